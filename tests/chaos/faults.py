@@ -82,10 +82,6 @@ def _ancestor(word):
     return find
 
 
-def _rank(act):
-    return act.find_rank()
-
-
 def _daemon(act):
     return processes.parent(_supervisor(act))
 
@@ -95,16 +91,12 @@ _executor = _ancestor(b"CoarseGrainedExecutorBackend")
 
 
 def _server(act):
-    return _ours(act, "parameter_server.server")
+    def servers(run=None):
+        return [pid for pid, words in processes.our_processes().items() if "parameter_server.server" in words]
 
-
-def _ours(act, word):
-    found = []
-    if not act.run.until(
-        lambda run: found.extend(p for p, c in processes.our_processes().items() if word in c) or found, 60
-    ):
-        raise LookupError(f"no process {word}")
-    return found[0]
+    if not act.run.until(servers, 60):
+        raise LookupError("no parameter server")
+    return servers()[0]
 
 
 def _java(act):
@@ -245,10 +237,6 @@ def kill_livy(act):
     act.send(act.scene.livy.pid, signal.SIGKILL)
 
 
-def _livy(act):
-    return act.scene.livy.pid
-
-
 def _livy_session(act):
     """The process of the Livy session's Python, in which the driver's threads are."""
     for pid, words in act.scene.livy.processes().items():
@@ -258,7 +246,7 @@ def _livy_session(act):
 
 
 FAULTS = {
-    "rank: SIGKILL": Fault(kill(_rank), notice=DEATH_SECONDS),
+    "rank: SIGKILL": Fault(kill(Act.find_rank), notice=DEATH_SECONDS),
     "supervisor: SIGKILL": Fault(kill(_supervisor), notice=DEATH_SECONDS),
     "Python daemon: SIGKILL": Fault(kill(_daemon)),
     "executor's JVM: SIGKILL": Fault(kill(_executor), notice=DEATH_SECONDS),
@@ -267,8 +255,10 @@ FAULTS = {
     ),
     "kernel: SIGKILL": Fault(kill(_kernel), ALL[:4], kernel_ends=True, options="--checkpoint file://BASE/checkpoints"),
     "driver's JVM: SIGKILL": Fault(kill(_java), notice=DEATH_SECONDS, told=r"driver process \(Java\) has died"),
-    "rank: SIGSTOP, SIGCONT": Fault(stop(_rank), hold=(0.5, 6.0)),
-    "rank: SIGSTOP, --stall": Fault(stop(_rank), hold=(20.0, 25.0), notice=STALL_SECONDS + 8, options="--stall 8s"),
+    "rank: SIGSTOP, SIGCONT": Fault(stop(Act.find_rank), hold=(0.5, 6.0)),
+    "rank: SIGSTOP, --stall": Fault(
+        stop(Act.find_rank), hold=(20.0, 25.0), notice=STALL_SECONDS + 8, options="--stall 8s"
+    ),
     "supervisor: SIGSTOP, SIGCONT": Fault(stop(_supervisor), hold=(0.5, 6.0)),
     "executor's JVM: SIGSTOP, SIGCONT": Fault(stop(_executor), hold=(0.5, 6.0)),
     "parameter server: SIGSTOP, SIGCONT": Fault(stop(_server), ("ps",), hold=(0.5, 6.0)),
@@ -294,11 +284,11 @@ FAULTS = {
         failing(0.5, Truncate(), Cut(), Cut(after=True)), LIVY, hold=(2.0, 10.0), scene="livy"
     ),
     "gateway: away": Fault(away, LIVY, hold=(1.0, 20.0), scene="livy"),
-    "Livy: SIGSTOP, SIGCONT": Fault(stop(_livy), LIVY, hold=(1.0, 10.0), scene="livy"),
+    "Livy: SIGSTOP, SIGCONT": Fault(stop(lambda act: act.scene.livy.pid), LIVY, hold=(1.0, 10.0), scene="livy"),
     "Livy: SIGKILL, started again": Fault(kill_livy, LIVY, hold=(1.0, 3.0), told="session", scene="livy"),
     "Livy session: SIGKILL": Fault(kill(_livy_session), LIVY, told="session", scene="livy"),
     "Livy session: SIGSTOP, SIGCONT": Fault(stop(_livy_session), LIVY, hold=(0.5, 6.0), scene="livy"),
-    "rank on Livy: SIGKILL": Fault(kill(_rank), LIVY, notice=DEATH_SECONDS, scene="livy"),
+    "rank on Livy: SIGKILL": Fault(kill(Act.find_rank), LIVY, notice=DEATH_SECONDS, scene="livy"),
 }
 
 

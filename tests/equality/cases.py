@@ -56,6 +56,13 @@ def fit_column(dtype, *kinds, optimizer="sgd", loss="mse", epochs=2, **compiled)
     return model, model.fit(x, x[:, :1], batch_size=BATCH, epochs=epochs, verbose=0).history
 
 
+def fit_batches(data, fit, **compiled):
+    """A network learns from batches."""
+    model = network()
+    model.compile("sgd", ENTROPY, **compiled)
+    return model, model.fit(data, verbose=0, **fit).history
+
+
 def sgd_momentum(dtype):
     return fit_classifier(keras.optimizers.SGD(0.1, momentum=0.9), dtype)
 
@@ -195,9 +202,7 @@ def pipeline(dtype):
     data = (
         tf.data.Dataset.from_tensor_slices((x, y)).shuffle(ROWS).map(lambda a, b: (a * 0.5, b)).batch(BATCH).prefetch(2)
     )
-    model = network()
-    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    return model, model.fit(data, epochs=3, validation_data=data.take(2), verbose=0).history
+    return fit_batches(data, {"epochs": 3, "validation_data": data.take(2)}, metrics=["accuracy"])
 
 
 def rich_metrics(dtype):
@@ -237,9 +242,7 @@ def sequence(dtype):
             rows = slice(index * BATCH, (index + 1) * BATCH)
             return x[rows], y[rows]
 
-    model = network()
-    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    return model, model.fit(Batches(), epochs=2, verbose=0).history
+    return fit_batches(Batches(), {"epochs": 2}, metrics=["accuracy"])
 
 
 def regularised(dtype):

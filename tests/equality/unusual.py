@@ -5,7 +5,7 @@ import os
 import keras
 import numpy as np
 import tensorflow as tf
-from cases import BATCH, CLASSES, FEATURES, ROWS, fit_classifier, fit_column, fit_network, layers, network, table
+from cases import BATCH, CLASSES, FEATURES, ROWS, fit_batches, fit_classifier, fit_column, fit_network, layers, table
 
 
 def generator(dtype):
@@ -16,27 +16,20 @@ def generator(dtype):
             for begin in range(0, ROWS, BATCH):
                 yield x[begin : begin + BATCH], y[begin : begin + BATCH]
 
-    model = network()
-    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    return model, model.fit(batches(), steps_per_epoch=4, epochs=3, verbose=0).history
+    return fit_batches(batches(), {"steps_per_epoch": 4, "epochs": 3}, metrics=["accuracy"])
 
 
 def endless_pipeline(dtype):
     x, y = table(dtype)
     data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(50, seed=3).repeat().batch(BATCH)
-    model = network()
-    model.compile("sgd", "sparse_categorical_crossentropy")
-    history = model.fit(data, steps_per_epoch=7, epochs=3, validation_data=(x, y), validation_freq=2, verbose=0)
-    return model, history.history
+    return fit_batches(data, {"steps_per_epoch": 7, "epochs": 3, "validation_data": (x, y), "validation_freq": 2})
 
 
 def weighted_pipeline(dtype):
     x, y = table(dtype)
     weights = np.linspace(0.1, 2.0, ROWS).astype(dtype)
     data = tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(BATCH)
-    model = network()
-    model.compile("sgd", "sparse_categorical_crossentropy", weighted_metrics=["accuracy"])
-    return model, model.fit(data, epochs=2, verbose=0).history
+    return fit_batches(data, {"epochs": 2}, weighted_metrics=["accuracy"])
 
 
 def eager(dtype):

@@ -277,7 +277,9 @@ def end_with_parent() -> None:
 def _delete_sessions(url: str) -> None:
     """Delete all sessions and batches, and wait until they are gone: their drivers end with them."""
     for kind in ("sessions", "batches"):
-        for session in _get(f"{url}/{kind}?size=1000")["sessions"]:
+        with urllib.request.urlopen(f"{url}/{kind}?size=1000", timeout=STOP_SECONDS) as reply:
+            sessions = json.load(reply)["sessions"]
+        for session in sessions:
             request = urllib.request.Request(
                 f"{url}/{kind}/{session['id']}", method="DELETE", headers={"X-Requested-By": "rig"}
             )
@@ -285,11 +287,6 @@ def _delete_sessions(url: str) -> None:
                 urllib.request.urlopen(request, timeout=STOP_SECONDS).close()
             except urllib.error.HTTPError as error:
                 error.close()  # ended by itself meanwhile
-
-
-def _get(url: str) -> dict:
-    with urllib.request.urlopen(url, timeout=STOP_SECONDS) as reply:
-        return json.load(reply)
 
 
 def _wait_until_gone(state: Path, server: subprocess.Popen | None) -> dict[int, str]:

@@ -88,12 +88,9 @@ def attack_all(address, captured=None, canary=None):
             captured[handshake.HELLO.size :],
         ]
     attacks = [lambda name=name, parts=parts: _send(name, address, parts) for name, parts in scripts.items()]
-    attacks += [
-        lambda: _echo(address),
-        lambda: _drip(address, hellos[0]),
-        lambda: _half_close(address, hellos[0]),
-        *[lambda role=role: _guess(address, role) for role in roles],
-    ]
+    talks = {"an echo": _echo, "a slow drip": _drip, "a hello, then nothing more to come": _half_close}
+    attacks += [lambda name=name, talk=talk: _attack(name, address, talk) for name, talk in talks.items()]
+    attacks += [lambda role=role: _guess(address, role) for role in roles]
     with ThreadPoolExecutor(len(attacks)) as pool:
         outcomes = list(pool.map(lambda attack: attack(), attacks))
     return [*outcomes, flood(address)]
@@ -180,47 +177,36 @@ def _send(name, address, pieces):
     return _attack(name, address, talk)
 
 
-def _echo(address):
+def _echo(sock):
     """Sends back all it receives, so that the listener gets its own proofs."""
-
-    def talk(sock):
-        sock.sendall(_hello("rank"))
-        sock.settimeout(patience())
-        received = b""
-        while data := sock.recv(4096):
-            received += data
-            sock.sendall(data)
-        return received
-
-    return _attack("an echo", address, talk)
+    sock.sendall(_hello("rank"))
+    sock.settimeout(patience())
+    received = b""
+    while data := sock.recv(4096):
+        received += data
+        sock.sendall(data)
+    return received
 
 
-def _drip(address, hello):
+def _drip(sock):
     """Sends a byte at a time: each one is in time, but all of them never are."""
-
-    def talk(sock):
-        deadline = time.monotonic() + patience()
-        sock.settimeout(0.25)
-        for byte in hello * 10:
-            sock.sendall(bytes([byte]))
-            try:
-                if not sock.recv(4096):
-                    return b""
-            except TimeoutError:
-                if time.monotonic() > deadline:
-                    return b""
-        return b""
-
-    return _attack("a slow drip", address, talk)
+    deadline = time.monotonic() + patience()
+    sock.settimeout(0.25)
+    for byte in _hello("rank") * 10:
+        sock.sendall(bytes([byte]))
+        try:
+            if not sock.recv(4096):
+                break
+        except TimeoutError:
+            if time.monotonic() > deadline:
+                break
+    return b""
 
 
-def _half_close(address, hello):
-    def talk(sock):
-        sock.sendall(hello)
-        sock.shutdown(socket.SHUT_WR)
-        return b""
-
-    return _attack("a hello, then nothing more to come", address, talk)
+def _half_close(sock):
+    sock.sendall(_hello("rank"))
+    sock.shutdown(socket.SHUT_WR)
+    return b""
 
 
 def _guess(address, role):

@@ -24,7 +24,7 @@ from support.feeds import LocalSpark, batches, open_rank, prepare, refusal, shar
 from support.paths import ROOT
 
 from ddl_magics.runtime import package, scratch
-from ddl_magics.runtime.data import by_value, feed, packing, rank_data, reader, row_order, share_files
+from ddl_magics.runtime.data import by_value, packing, rank_data, reader, row_order, share_files
 from ddl_magics.runtime.data.columns import DataError
 from ddl_magics.runtime.data.plan import DataPlan
 
@@ -117,9 +117,9 @@ def anonymous_bytes():
 
 def test_reading_makes_no_copy_of_the_rows(tmp_path):
     size, rows = 256 << 20, 1 << 16
-    features = {"name": "x", "shape": [size // rows // 4], "dtype": "<f4", "use": "floatx", "text_bytes": 0}
-    manifest = one_tensor(rows, features)
-    np.lib.format.open_memmap(share_files.path(str(tmp_path), "train", 0), "w+", np.float32, (rows, *features["shape"]))
+    shape = [size // rows // 4]
+    manifest = one_column(rows, "<f4", "floatx", shape)
+    np.lib.format.open_memmap(share_files.path(str(tmp_path), "train", 0), "w+", np.float32, (rows, *shape))
     dataset = open_rank(manifest, [str(tmp_path)], 0, 64)[0]
     before = anonymous_bytes()
     assert sum(len(batch) for batch in dataset) == rows
@@ -140,8 +140,7 @@ def test_of_data_in_windows_a_missing_page_is_read_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(reader.StoredShare, "read_ahead", lambda *_: None)
     rows, window = 1 << 18, 2 << 20
     monkeypatch.setattr(row_order, "WINDOW_BYTES", window)
-    features = {"name": "x", "shape": [32], "dtype": "<f4", "use": "floatx", "text_bytes": 0}
-    manifest = one_tensor(rows, features)
+    manifest = one_column(rows, "<f4", "floatx", [32])
     path = share_files.path(str(tmp_path), "train", 0)
     np.save(path, np.zeros((rows, 32), np.float32))
     with open(path, "rb") as file:
@@ -351,22 +350,14 @@ def test_floats_have_keras_floatx(local, tmp_path, monkeypatch):
     assert (features.dtype, labels.dtype) == (np.float64, np.float64)
 
 
-def test_keras_learns_from_it(tmp_path):
+def test_keras_learns_from_it(local, tmp_path):
     import tensorflow as tf
 
     x = np.random.default_rng(0).normal(size=(100, 2))
     labels = x @ [1.0, -2.0] + 0.5
     frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": labels})
-    plan = DataPlan(frame, spec(workers=1, strategy="single"), {})
-    records = list(feed._pack_pandas(frame, plan))
-    order = {"size": 1, "seed": 0, "fraction": 0.2, "rows": 100, "set": "train", "replicated": True}
-    checksums = {0: [zlib.crc32(blob) for _, _, _, blob in records]}
-    order.update(starts={0: [0]}, checksums=checksums, ranks=[0], dtypes=["<f8", "<f8"])
-    tensor = {"shape": [2], "dtype": "<f8", "use": "floatx", "text_bytes": 0}
-    manifest = {"size": 1, "rows": 80, "validation_rows": 20, "validation_whole": True, "features": 0, "label": 1}
-    manifest["tensors"] = [tensor, dict(tensor, shape=[])]
-    share_files.store((blob for _, blob in packing.deal(records, order)), str(tmp_path), manifest, 0)
-    dataset, validation = rank_data.datasets(str(tmp_path), manifest, 0, 1, 16, 0, global_batch=False)
+    manifest, folders, _ = shares(local, frame, tmp_path, workers=1, strategy="single", validation=0.2)
+    dataset, validation = open_rank(manifest, folders, 0, 16, "single")
     model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
     model.compile(tf.keras.optimizers.SGD(0.1), "mse")
     history = model.fit(dataset, validation_data=validation, epochs=8, verbose=0, shuffle=False).history
@@ -532,12 +523,9 @@ def test_missing_and_repeated_rows_are_noticed(tmp_path):
         share_files.store([half, half], str(tmp_path / "b"), manifest, 0)
 
 
-def one_column(rows, dtype="<i8", use="int64"):
-    return one_tensor(rows, {"name": "x", "shape": [], "dtype": dtype, "use": use, "text_bytes": 0})
-
-
-def one_tensor(rows, tensor):
+def one_column(rows, dtype="<i8", use="int64", shape=()):
     """The manifest of a run of one rank."""
+    tensor = {"name": "x", "shape": list(shape), "dtype": dtype, "use": use, "text_bytes": 0}
     manifest = {"data": "df", "size": 1, "rows": rows, "validation_rows": 0, "validation_whole": True}
     return manifest | {"tensors": [tensor], "features": 0, "label": None, "weight": None}
 

@@ -1,5 +1,6 @@
 """When a rank counts as stalled, and what a process says of itself then."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -127,13 +128,21 @@ wait_for_a_file()
 """
 
 
-@pytest.fixture
-def hanging(tmp_path):
-    command = [sys.executable, "-c", HANGING, str(tmp_path)]
-    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+@contextlib.contextmanager
+def started(source, folder):
+    """A process that has printed that it is here; it ends with those that it has started."""
+    command = [sys.executable, "-c", source, str(folder)]
+    pipes = {"stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, env=environment(), start_new_session=True, **pipes) as process:
         assert process.stdout.readline() == "here\n"
         yield process
-        process.kill()
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def hanging(tmp_path):
+    with started(HANGING, tmp_path) as process:
+        yield process
 
 
 def test_a_process_that_hangs_shows_its_stack(hanging, tmp_path):
@@ -194,15 +203,10 @@ if not libc.vfork():
 def test_a_process_that_waits_in_the_kernel_is_told_from_one_that_is_stopped_and_is_not_asked_for_its_stack(
     tmp_path, watch_of
 ):
-    command = [sys.executable, "-c", UNINTERRUPTIBLE, str(tmp_path)]
-    with subprocess.Popen(
-        command, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as rank:
-        assert rank.stdout.readline() == "here\n"
+    with started(UNINTERRUPTIBLE, tmp_path) as rank:
         until(lambda: process_state.read(rank.pid).letter == "D", 10)
         watch, said = watch_of(rank, stall=1.0, stall_notice=0.3)
         watch.run(threading.Event())
-        os.killpg(rank.pid, signal.SIGKILL)
     (level, text), failure = said
     about = f"process {rank.pid} waits for a disk or a network file system (state D, in "
     assert level == "warning" and about in text and text.endswith("look at that host's disks and network file systems")
