@@ -82,10 +82,6 @@ def _ancestor(word):
     return find
 
 
-def _daemon(act):
-    return processes.parent(_supervisor(act))
-
-
 _supervisor = _ancestor(b"pyspark.daemon")
 _executor = _ancestor(b"CoarseGrainedExecutorBackend")
 
@@ -248,7 +244,7 @@ def _livy_session(act):
 FAULTS = {
     "rank: SIGKILL": Fault(kill(Act.find_rank), notice=DEATH_SECONDS),
     "supervisor: SIGKILL": Fault(kill(_supervisor), notice=DEATH_SECONDS),
-    "Python daemon: SIGKILL": Fault(kill(_daemon)),
+    "Python daemon: SIGKILL": Fault(kill(lambda act: processes.parent(_supervisor(act)))),
     "executor's JVM: SIGKILL": Fault(kill(_executor), notice=DEATH_SECONDS),
     "parameter server: SIGKILL": Fault(
         kill(_server), ("ps",), notice=DEATH_SECONDS, told="the parameter server .process"

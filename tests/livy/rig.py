@@ -8,6 +8,7 @@ Wants what `make livy-env` builds; itself only Python's standard library.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
@@ -90,10 +91,8 @@ class Livy:
 
     def stop(self, keep_state: bool = False) -> list[str]:
         """Delete the sessions, end the server, remove the state; return what had to be killed: [] when all is well."""
-        try:
+        with contextlib.suppress(OSError):  # the server is gone or deaf: its processes are ended below
             _delete_sessions(self.url)
-        except OSError:
-            pass  # the server is gone or deaf: its processes are ended below
         _signal(self.pid, signal.SIGTERM)
         left = _wait_until_gone(self.state, self.started_here)
         for pid in left:
@@ -302,10 +301,8 @@ def _wait_until_gone(state: Path, server: subprocess.Popen | None) -> dict[int, 
 
 
 def _signal(pid: int, number: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):  # ended already
         os.kill(pid, number)
-    except ProcessLookupError:
-        pass  # ended already
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -4,6 +4,7 @@ An attack passes (`refused`) when the port's owner closed the connection in time
 and the bare refusal. Whether the owner then still serves its peers is for the caller to see.
 """
 
+import contextlib
 import os
 import pickle
 import random
@@ -83,10 +84,8 @@ def attack_all(address, captured=None, canary=None):
         scripts["a pickle in a frame"] = [hellos[0], zeros + _FRAME.pack(1, len(bomb)) + bomb]
     if captured is not None:
         scripts["a replayed handshake"] = [captured]
-        scripts["a replayed handshake in two parts"] = [
-            captured[: handshake.HELLO.size],
-            captured[handshake.HELLO.size :],
-        ]
+        size = handshake.HELLO.size
+        scripts["a replayed handshake in two parts"] = [captured[:size], captured[size:]]
     attacks = [lambda name=name, parts=parts: _send(name, address, parts) for name, parts in scripts.items()]
     talks = {"an echo": _echo, "a slow drip": _drip, "a hello, then nothing more to come": _half_close}
     attacks += [lambda name=name, talk=talk: _attack(name, address, talk) for name, talk in talks.items()]
@@ -148,13 +147,11 @@ class Tap:
         return self._records[-1], bytearray()
 
     def _relay(self, source, sink, record):
-        try:
+        with contextlib.suppress(OSError):  # one side has hung up: so does the relay
             while data := source.recv(65536):
                 record += data
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass  # one side has hung up: so does the relay
 
 
 def _hello(role):
@@ -228,10 +225,8 @@ def _attack(name, address, talk):
     received = b""
     try:
         with socket.create_connection(address, patience()) as sock:
-            try:
+            with contextlib.suppress(ConnectionError, TimeoutError):  # hung up on while it was talking
                 received = talk(sock)
-            except (ConnectionError, TimeoutError):
-                pass  # hung up on while it was talking
             rest, closed = _rest(sock, start + patience())
             received += rest
     except ConnectionRefusedError:

@@ -46,16 +46,9 @@ def test_sums_of_any_length_and_type_are_right_and_equal_to_the_bit(size, transp
             values = np.random.default_rng(step).integers(0, 15, (size, length))
             buffers = [row.astype(dtype) for row in values]
             expected = values.sum(axis=0).astype(dtype)
-            announcements = ring.each(
-                lambda rank, buffers=buffers, step=step: rank.allreduce(
-                    buffers[rank.rank],
-                    Announcement(STEP, 1, 2, step, rank.rank + 0.5, 1 << rank.rank, -rank.rank, 2.0),
-                )
-            )
-            expected_announcements = [
-                Announcement(STEP, 1, 2, step, rank + 0.5, 1 << rank, -rank, 2.0) for rank in range(size)
-            ]
-            assert announcements == [expected_announcements] * size
+            sent = [Announcement(STEP, 1, 2, step, rank + 0.5, 1 << rank, -rank, 2.0) for rank in range(size)]
+            received = ring.each(lambda rank, data=buffers, sent=sent: rank.allreduce(data[rank.rank], sent[rank.rank]))
+            assert received == [sent] * size
             for buffer in buffers:
                 assert buffer.dtype == np.dtype(dtype)
                 np.testing.assert_array_equal(buffer, expected)
@@ -104,18 +97,13 @@ def test_bfloat16_as_tensorflow_has_it(transport):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
 def test_broadcast_gives_the_bits_of_the_root(size, transport):
+    sent = [Announcement(WEIGHTS, weight=rank) for rank in range(size)]
     with ThreadRing(size, transport) as ring:
         for length, root in [(0, 0), (1, size - 1), (200_001, size // 2)]:
             buffers = [np.random.default_rng(rank).normal(size=length) for rank in range(size)]
             expected = buffers[root].copy()
-            announcements = ring.each(
-                lambda rank, buffers=buffers, root=root: rank.broadcast(
-                    buffers[rank.rank], Announcement(WEIGHTS, weight=rank.rank), root
-                )
-            )
-            assert [[announcement.weight for announcement in each] for each in announcements] == [
-                list(range(size))
-            ] * size
+            received = ring.each(lambda r, data=buffers, root=root: r.broadcast(data[r.rank], sent[r.rank], root))
+            assert received == [sent] * size
             for buffer in buffers:
                 np.testing.assert_array_equal(buffer, expected)
 
@@ -124,9 +112,8 @@ def test_broadcast_gives_the_bits_of_the_root(size, transport):
 def test_gather_brings_payloads_of_different_lengths(size, transport):
     payloads = [b"", b"x", b"y" * 70_000, b"z" * 3][:size]
     with ThreadRing(size, transport) as ring:
-        assert (
-            ring.each(lambda rank: rank.gather(payloads[rank.rank], Announcement(USER), 100_000)) == [payloads] * size
-        )
+        gathered = ring.each(lambda rank: rank.gather(payloads[rank.rank], Announcement(USER), 100_000))
+    assert gathered == [payloads] * size
 
 
 def test_gather_beyond_the_limit_is_refused_on_all_ranks_and_later_ones_work(transport):
@@ -141,9 +128,8 @@ def test_gather_beyond_the_limit_is_refused_on_all_ranks_and_later_ones_work(tra
 )
 def test_an_array_that_cannot_be_summed_is_refused_before_anything_is_sent(buffer, transport):
     with ThreadRing(2, transport) as ring:
-        assert all(
-            isinstance(e, ValueError) for e in ring.each(lambda rank: rank.allreduce(buffer, Announcement(STEP)))
-        )
+        outcomes = ring.each(lambda rank: rank.allreduce(buffer, Announcement(STEP)))
+        assert all(isinstance(outcome, ValueError) for outcome in outcomes)
         ring.each(lambda rank: rank.allreduce(np.zeros(3), Announcement(STEP)))
 
 
@@ -237,10 +223,8 @@ def test_close_ends_a_wait_from_another_thread(transport):
         assert gone(outcomes[0]) == (0, "it was stopped")
         assert outcomes[1].rank == 0  # without the reason: only rank 2, which is away, could forward it
         assert time.monotonic() - start < 2
-        assert gone(ring.each(lambda rank: rank.allreduce(np.zeros(1), Announcement(STEP)), [0])[0]) == (
-            0,
-            "it was stopped",
-        )
+        (again,) = ring.each(lambda rank: rank.allreduce(np.zeros(1), Announcement(STEP)), [0])
+        assert gone(again) == (0, "it was stopped")
 
 
 def test_timings_separate_waiting_from_the_wire(transport):

@@ -127,11 +127,8 @@ def topk(ring, buffers, residuals, share, step=0):
 
 def test_ranks_diverge_with_compression_too():
     with ThreadRing(3) as ring:
-        outcomes = ring.each(
-            lambda rank: rank.allreduce(
-                np.zeros(9, np.float32), Announcement(STEP, step=rank.rank), np.zeros(9, np.float32)
-            )
-        )
+        zeros = np.zeros((2, 3, 9), np.float32)
+        outcomes = ring.each(lambda r: r.allreduce(zeros[0, r.rank], Announcement(STEP, step=r.rank), zeros[1, r.rank]))
         assert all(isinstance(outcome, Diverged) for outcome in outcomes)
 
 

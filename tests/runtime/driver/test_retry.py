@@ -106,10 +106,8 @@ def test_killed_more_often_than_attempts_allow_it_ends_and_another_run_goes_on(s
     os.kill(run.pid(0), signal.SIGKILL)
     ended = run.wait(BOUND_SECONDS)
     assert ended.state == "FAILED" and (ended.failure["rank"], ended.failure["kind"]) == (0, "signal")
-    assert (
-        "was killed by SIGKILL" in ended.message
-        and "; it was attempt 2 of 2; --resume test continues from epoch " in (ended.message)
-    )
+    assert "was killed by SIGKILL" in ended.message
+    assert "; it was attempt 2 of 2; --resume test continues from epoch " in ended.message
     assert {e["name"] for e in ended.of_kind("artifact")} == {"checkpoint-0.npz", "checkpoint-1.npz"}
     resumed = launch.run_cell(spark, cell(sleep=0), resume=ended.run)
     assert_as_undisturbed(resumed, spark)

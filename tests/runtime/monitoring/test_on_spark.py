@@ -45,8 +45,9 @@ class Monitored(Running):
     def thing(self, name):
         return next(thing for thing in self.watch["things"] if thing["name"] == name)
 
-    def ended(self, seconds=120):
-        until(lambda: not self.poll()["more"] and self.state in TERMINAL, seconds)
+    def ended(self, state="FINISHED"):
+        until(lambda: not self.poll()["more"] and self.state in TERMINAL, 120)
+        assert self.state == state, self.events[-1]
         return self
 
 
@@ -76,7 +77,6 @@ def test_a_log_is_caught_up_with_and_each_record_counted_once(spark_cluster, ref
     first = list(requests(700, random))
     write_whole(log / "a.jsonl", lines(first))
     monitor = begin(spark, reference, log, tmp_path / "checkpoint", once=True).ended()
-    assert monitor.state == "FINISHED", monitor.events[-1]
     assert monitor.totals["requests"] == 700
     assert monitor.totals["rows"] == 7000
     assert {thing["level"] for thing in monitor.watch["things"]} == {"none"}
@@ -99,7 +99,6 @@ def test_a_log_is_caught_up_with_and_each_record_counted_once(spark_cluster, ref
     damage = 'not json\n{"time": 3}\n'
     write_whole(log / "b.jsonl", lines(first[-100:]) + lines(shifted) + lines([failed, late]) + damage)
     monitor = begin(spark, reference, log, tmp_path / "checkpoint", once=True).ended()
-    assert monitor.state == "FINISHED", monitor.events[-1]
     totals = monitor.totals
     assert (totals["requests"], totals["errors"], totals["unreadable"]) == (1201, 1, 2)
     assert (totals["double"], totals["late"]) == (100, 1)
@@ -145,7 +144,6 @@ def test_labels_tell_the_error_and_when_to_train_again(spark_cluster, reference,
     write_whole(labels / "a.jsonl", lines(true) + lines(true[:50]))
     error = {"kind": "absolute", "name": "MAE", "before": 1.0}
     monitor = begin(spark, reference, log, tmp_path / "checkpoint", labels=str(labels), error=error, once=True).ended()
-    assert monitor.state == "FINISHED", monitor.events[-1]
     found = monitor.watch["error"]
     assert (found["rows"], found["before"]) == (2000, 1.0)
     assert found["mean"] == pytest.approx(3.0)
@@ -203,10 +201,8 @@ def test_no_record_of_kafka_is_lost_or_counted_twice(spark_cluster, reference, k
     assert not list(crashes), "the stream has crashed at both moments"
     assert any("a crash before the counts are stored; it is started again" in text for text in monitor.notices)
     load_driver().stop(json.dumps({"run": monitor.run}))
-    monitor.ended()
-    assert monitor.state == "STOPPED"
+    monitor.ended("STOPPED")
     again = begin(spark, reference, uri, tmp_path / "checkpoint", once=True).ended()
-    assert again.state == "FINISHED", again.events[-1]
     assert (again.totals["requests"], again.totals["rows"]) == (300, 3000)
     assert again.totals["unreadable"] == again.totals["late"] == 0
 

@@ -124,10 +124,8 @@ def test_a_good_peer_connects_during_a_flood(acceptor):
 
     def flood():
         while not over.is_set():
-            try:
+            with contextlib.suppress(OSError):  # the queue of the port is full for the moment
                 crowd.append(socket.create_connection(acceptor.address, 0.2))
-            except OSError:
-                pass  # the queue of the port is full for the moment
             if len(crowd) > 300:
                 crowd.pop(0).close()
 
