@@ -48,6 +48,6 @@ def noisy_step(dtype):
     x, _ = table(dtype, 90)
     model = Noisy(lambda y, p: tf.reduce_mean(tf.square(y - p)), layers.Dense(8, activation="tanh"), layers.Dense(2))
     model.generator = tf.random.Generator.from_seed(4)
-    model.build((None, FEATURES))
+    model(x[:1])  # builds it
     model.compile(momentum())
     return model, model.fit(x, x[:, :2], batch_size=BATCH, epochs=2, verbose=0).history

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support import attacks, launch, processes, trainings
 
-CELL = trainings.source(epochs=100_000, pause=0.08)
+CELL = trainings.source(epochs=100_000, pause=0.2)
 
 
 def listening_ports(pids):
