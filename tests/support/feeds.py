@@ -65,7 +65,7 @@ def prepare(sc, *arguments):
 
 def refusal(sc, frame, options, namespace=None):
     """The line with which --data is refused."""
-    return refusals.refusal(DataError, prepare, sc, frame, options, namespace or {})
+    return refusals.one_line(DataError, prepare, sc, frame, options, namespace or {})
 
 
 def spec(**changes):

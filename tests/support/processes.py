@@ -93,9 +93,7 @@ def has_ended(pid):
 def output_of(module, *arguments, timeout, **options):
     """What a module of the tests prints in a process of its own, which must end well."""
     command = [sys.executable, "-m", module, *map(str, arguments)]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=timeout, **options)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    return done.stdout
+    return completed(command, env=environment(), timeout=timeout, **options).stdout
 
 
 def executor_of(pid):

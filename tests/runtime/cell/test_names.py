@@ -8,7 +8,7 @@ import types
 
 import numpy as np
 import pytest
-from support.refusals import refusal
+from support.refusals import one_line
 
 from ddl_magics.runtime.cell import names
 
@@ -166,7 +166,7 @@ def test_the_function_of_transform_is_the_notebooks_where_the_cell_defines_none(
     ],
 )
 def test_what_is_no_function_of_transform(session, message):
-    said = refusal(names.NameProblem, names.captured, "1", session, transform="decode")
+    said = one_line(names.NameProblem, names.captured, "1", session, transform="decode")
     assert said == f"--transform: {message}"
 
 
@@ -211,5 +211,5 @@ def test_the_lines_of_functions_travel_and_no_others():
 
 def test_a_function_of_transform_that_comes_too_late():
     late = "def train():\n    model.fit(dataset)\nfor x in dataset:\n    pass\ndef decode(x):\n    return x"
-    said = refusal(names.NameProblem, names.captured, late, {}, predefined=("dataset",), transform="decode")
+    said = one_line(names.NameProblem, names.captured, late, {}, predefined=("dataset",), transform="decode")
     assert said == "line 3: dataset is used before the function decode of --transform is defined: move the function up"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.launch import Refused, finished, load_driver, start, weights
-from support.refusals import refusal
+from support.refusals import one_line
 
 from ddl_magics.runtime.checkpoints import checkpoint_storage as stored
 from ddl_magics.runtime.spark.storage import StorageError
@@ -93,7 +93,7 @@ def test_a_storage_that_fails_later_costs_a_notice(spark_cluster, tmp_path):
     ],
 )
 def test_an_unusable_folder_is_refused_before_the_training(spark_cluster, uri, says):
-    message = refusal(Refused, start, spark_cluster(2), CELL, checkpoint=uri)
+    message = one_line(Refused, start, spark_cluster(2), CELL, checkpoint=uri)
     assert message.startswith(f"--checkpoint {uri}/") and says in message
 
 
@@ -108,7 +108,7 @@ def test_an_unusable_folder_is_refused_before_the_training(spark_cluster, uri, s
 def test_a_missing_or_broken_checkpoint_is_refused_in_one_line(spark_cluster, tmp_path, uri, says):
     (tmp_path / "broken" / "before").mkdir(parents=True)
     (tmp_path / "broken" / "before" / "checkpoint-0.3.npz").write_text("half of one")
-    assert says in refusal(Refused, start, spark_cluster(2), CELL, resume="before", resume_uri=uri.format(tmp_path))
+    assert says in one_line(Refused, start, spark_cluster(2), CELL, resume="before", resume_uri=uri.format(tmp_path))
 
 
 def test_the_newest_of_each_fit_is_chosen():

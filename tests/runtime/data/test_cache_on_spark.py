@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from support import launch, paths
 from support.feeds import flip_bit, spec
-from support.refusals import refusal
+from support.refusals import one_line
 
 from ddl_magics.runtime.data import cache_folder, cache_key, feed
 from ddl_magics.runtime.data.plan import DataPlan
@@ -164,7 +164,7 @@ def test_what_may_change_is_not_kept_and_the_notice_says_so(spark):
         ),
     ):
         plan = DataPlan(frame, spec(cache="on"), {})
-        assert refusal(cache_key.NotKnown, cache_key.of_plan, plan) == reason
+        assert one_line(cache_key.NotKnown, cache_key.of_plan, plan) == reason
     made = feed.prepare(spark.sparkContext, plan, "test")
     assert made.notices == [f"--data df is not kept for later runs: {reason}"]
     assert made.cache is None

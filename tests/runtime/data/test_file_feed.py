@@ -11,7 +11,7 @@ import pytest
 from pyspark.ml.linalg import Vectors
 from support import launch
 from support.feeds import LOGGED, batches, open_rank, spec
-from support.refusals import refusal
+from support.refusals import one_line
 
 from ddl_magics.runtime.data import (
     conditions,
@@ -225,7 +225,7 @@ def described(spark_cluster, tmp_path_factory):
 )
 def test_rows_that_cannot_be_read_have_the_same_line_as_through_spark(described, tmp_path, change, message):
     manifest, path = described(change(table(0, 500)))
-    assert refusal(DataError, read_own, str(tmp_path / "0"), manifest, 0) == f"file://{path}, {message}"
+    assert one_line(DataError, read_own, str(tmp_path / "0"), manifest, 0) == f"file://{path}, {message}"
 
 
 CHANGED = r"t\.parquet has changed since the run began, or is another one on this host$"
@@ -264,7 +264,7 @@ def test_what_has_been_read_is_reported(described, tmp_path, monkeypatch):
 def test_the_process_that_reads_a_share_says_why_it_cannot(described, tmp_path):
     manifest, path = described(holed("x", None)(table(0, 500)))
     reading = file_share.Reading(manifest, str(tmp_path), 0, 1)
-    message = refusal(DataError, reading.wait, lambda: False, lambda rows, seconds: None)
+    message = one_line(DataError, reading.wait, lambda: False, lambda rows, seconds: None)
     assert message == f"file://{path}, column 'x': it has empty values (null): fill them or drop their rows first"
 
 

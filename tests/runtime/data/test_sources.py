@@ -11,8 +11,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from support import refusals
 from support.feeds import prepare, refusal, spec
+from support.refusals import one_line
 
 from ddl_magics.clusters import data_names, dataset_shape
 from ddl_magics.options import parsing
@@ -74,11 +74,11 @@ def test_mistakes_that_spark_finds_are_one_line(spark, files, changes, message):
     def plan():
         DataPlan(options.data, options, sources.with_frame({}, options, sources.opened(spark, options)))
 
-    assert message.format(files=files) in refusals.refusal(DataError, plan)
+    assert message.format(files=files) in one_line(DataError, plan)
 
 
 def test_json_is_refused_with_what_to_do():
-    assert refusals.refusal(DataError, sources.opened, None, spec(data="hdfs:///a/b.jsonl")) == (
+    assert one_line(DataError, sources.opened, None, spec(data="hdfs:///a/b.jsonl")) == (
         "--data hdfs:///a/b.jsonl: read it into a DataFrame first: df = spark.read.json('hdfs:///a/b.jsonl'), "
         "and --data df"
     )
@@ -121,7 +121,7 @@ def test_csv_without_names_of_columns_is_one_line(spark, tmp_path, texts, messag
     for number, text in enumerate(texts):
         (tmp_path / f"{number}.csv").write_text(text)
     uri = f"file://{tmp_path}/*.csv"
-    assert refusals.refusal(DataError, sources.source, spark, uri).startswith("--data " + message.format(uri=uri))
+    assert one_line(DataError, sources.source, spark, uri).startswith("--data " + message.format(uri=uri))
 
 
 def test_csv_with_line_breaks_in_quotes_or_pandas_index_is_what_pandas_reads(spark, tmp_path):
@@ -194,7 +194,7 @@ def test_csv_files_whose_columns_differ_are_one_line(spark, tmp_path):
         frames = sources.with_frame({}, options, sources.opened(spark, options))
         prepare(spark.sparkContext, options.data, options, frames)
 
-    assert "CSV header" in refusals.refusal(DataError, feed)
+    assert "CSV header" in one_line(DataError, feed)
 
 
 def test_pandas_filters_itself():

@@ -12,7 +12,7 @@ from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql import types as t
 from support import launch
 from support.feeds import LOGGED, spec
-from support.refusals import refusal
+from support.refusals import one_line
 
 import ddl_magics
 from ddl_magics.runtime.data import feed, file_share, sources, tfrecord, tfrecord_encoding
@@ -130,13 +130,13 @@ def test_a_table_without_rows_is_a_folder_without_files(spark, tmp_path):
 )
 def test_other_types_are_refused_in_one_line(spark, tmp_path, kind, problem):
     frame = spark.createDataFrame([], t.StructType([t.StructField("x", kind)]))
-    message = refusal(ValueError, ddl_magics.write_tfrecord, frame, f"file://{tmp_path}/out.tfrecord")
+    message = one_line(ValueError, ddl_magics.write_tfrecord, frame, f"file://{tmp_path}/out.tfrecord")
     assert message.startswith("write_tfrecord: ") and problem in message and "--features" not in message
 
 
 def test_a_value_that_cannot_be_written_leaves_nothing(spark, tmp_path):
     frame = spark.range(3).selectExpr("id", "array(1, null) as x").coalesce(1)
-    message = refusal(ValueError, ddl_magics.write_tfrecord, frame, f"file://{tmp_path}/out.tfrecord")
+    message = one_line(ValueError, ddl_magics.write_tfrecord, frame, f"file://{tmp_path}/out.tfrecord")
     assert message.startswith("write_tfrecord to ")
     assert message.endswith("column 'x' has arrays with empty values (null): fill them first")
     assert not os.listdir(tmp_path)
@@ -197,8 +197,8 @@ def test_a_record_unlike_the_first_has_the_same_line_as_through_spark(spark, tmp
     ddl_magics.write_tfrecord(frame, f"file://{tmp_path}/t.tfrecord")
     options = spec(data=f"file://{tmp_path}/t.tfrecord", features=["a"], label="id", workers=1)
     plan, made = prepared(spark, options)
-    own = refusal(DataError, lambda: list(file_share.FileShare(made.manifest, 0).blobs()))
-    dealt = refusal(DataError, feed.prepare, spark.sparkContext, plan, "test")
+    own = one_line(DataError, lambda: list(file_share.FileShare(made.manifest, 0).blobs()))
+    dealt = one_line(DataError, feed.prepare, spark.sparkContext, plan, "test")
     assert own == dealt == f"{options.data}, column 'a': its lengths differ (1 and 2): pad or cut them to one length"
 
 

@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 from support.launch import Refused, fetch, finished, load_driver, start
-from support.refusals import refusal
+from support.refusals import one_line
 
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.driver import out
@@ -72,7 +72,7 @@ def test_a_folder_that_is_none_is_refused_before_the_training_in_one_line(spark_
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "model-0.keras").write_text("an older one")
     uri = uri.format(tmp_path)
-    message = refusal(Refused, start, spark_cluster(2), CELL, out=uri)
+    message = one_line(Refused, start, spark_cluster(2), CELL, out=uri)
     assert message.startswith(f"--out {uri}") and says in message
     assert (tmp_path / "full" / "model-0.keras").read_text() == "an older one"
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support.refusals import refusal
+from support.refusals import one_line
 
 from ddl_magics.runtime.parameter_server import rule_spec, update_rules
 from ddl_magics.runtime.parameter_server.centre import Fit
@@ -132,7 +132,7 @@ def test_a_centre_never_changes():
     ],
 )
 def test_an_unknown_rule_or_setting_is_refused_with_the_nearest_right_one(wrong, hint):
-    assert hint in refusal(rule_spec.UnknownRule, update_rules.get, wrong, 2)
+    assert hint in one_line(rule_spec.UnknownRule, update_rules.get, wrong, 2)
 
 
 def test_settings_follow_from_the_job_unless_they_are_given():
