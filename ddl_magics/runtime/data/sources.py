@@ -7,6 +7,7 @@ themselves (file_feed.py).
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
@@ -28,12 +29,8 @@ _OPTIONS = {"csv": {"header": True, "inferSchema": True, "escape": '"', "enforce
 #: What Spark calls a column of CSV whose first line has no name for it. pandas' index is the first one, and no feature.
 _NO_NAME = re.compile(r"_c\d+$")
 _INDEX_OF_CSV = "_c0"
-#: What the folder of a table has that says which of its files have rows of today, and who reads it.
-_TABLES = {
-    "_delta_log": ("Delta", "spark.read.format('delta').load(%r)"),
-    ".hoodie": ("Hudi", "spark.read.format('hudi').load(%r)"),
-    "metadata/*.metadata.json": ("Iceberg", "spark.read.format('iceberg').load(%r)"),
-}
+#: What the folder of a table has that says which of its files have rows of today, and Spark's format of the table.
+_TABLES = {"_delta_log": "delta", ".hoodie": "hudi", "metadata/*.metadata.json": "iceberg"}
 #: In the last part of a path, which may be a pattern.
 _TFRECORD = re.compile(r"\.tfrecords?(?![a-z])[^/]*$")
 #: The columns of TFRecord files are those of so many Examples of the first file.
@@ -136,24 +133,17 @@ def _check_no_table(session: Any, uri: str) -> None:
     """`DataError` for files of a table that keeps removed rows in its files: Delta, Hudi, Iceberg."""
     Path = session._jvm.org.apache.hadoop.fs.Path
     for path in paths(uri):
-        folder = Path(path)
-        try:
+        folder, table = Path(path), None
+        with contextlib.suppress(Exception):  # of Java: no such storage, or no right to see a folder: reading tells why
             storage = folder.getFileSystem(session._jsc.hadoopConfiguration())
-            while folder is not None:
-                for marker, (table, reader) in _TABLES.items():
-                    if storage.globStatus(Path(folder, marker)):
-                        words = uri, table, reader % str(folder)
-                        raise DataError(
-                            "--data %s is a table of %s, whose files have removed rows, too: df = %s, and --data df"
-                            % words
-                        )
-                folder = folder.getParent()
-        except DataError:
-            raise
-        except (
-            Exception
-        ):  # of Java: no such file system, or no right to see a folder above: reading tells what is wrong
-            continue
+            while folder is not None and table is None:
+                table = next((_TABLES[name] for name in _TABLES if storage.globStatus(Path(folder, name))), None)
+                folder = folder if table else folder.getParent()
+        if table is not None:
+            reader = "df = spark.read.format(%r).load(%r), and --data df" % (table, str(folder))
+            raise DataError(
+                "--data %s: files of a %s table have removed rows, too: %s" % (uri, table.capitalize(), reader)
+            )
 
 
 def _has_line_breaks(session: Any, uri: str) -> bool:

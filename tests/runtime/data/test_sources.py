@@ -155,9 +155,7 @@ def test_files_of_a_table_with_removed_rows_are_refused(spark, tmp_path, marker,
     (tmp_path / "t" / marker).mkdir(parents=True)
     with pytest.raises(DataError) as caught:
         sources.source(spark, f"file://{tmp_path}/t{path}")
-    assert f"files have removed rows, too: df = spark.read.format('{table}').load('file:{tmp_path}/t')" in str(
-        caught.value
-    )
+    assert f"have removed rows, too: df = spark.read.format('{table}').load('file:{tmp_path}/t')" in str(caught.value)
 
 
 def test_summaries_and_pandas_index_are_neither_rows_nor_features(spark, tmp_path):
