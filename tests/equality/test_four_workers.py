@@ -6,16 +6,9 @@ from support import comparison, hosts
 pytestmark = [pytest.mark.executors(4), pytest.mark.timeout(600)]
 
 #: Of the cases, what is cut or weighted otherwise than with two workers; all of them with `make test-slow`.
-CASES = (
-    "weighted",
-    "masked_losses",
-    "compiled_many_steps",
-    "tape_of_a_masked_loss",
-)
+CASES = ("weighted", "masked_losses", "compiled_many_steps", "tape_of_a_masked_loss")
 #: The same of losses and metrics of the whole batch.
 CASES += ("own_contrast", "metrics_of_all_kinds")
-
-
 #: For --sync-batchnorm: two workers have no row of the last batch for its statistics.
 NORMALIZED = ("normalized_masked",)
 
