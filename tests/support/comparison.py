@@ -50,6 +50,7 @@ ALWAYS = (
     "own_step_of_sums",
     "outputs_of_own_slices",
     "own_optimizers",
+    "mean_of_the_kept",
 )
 
 
