@@ -340,7 +340,6 @@ def test_check_says_how_it_is(notebook):
     assert "Traceback" not in text and "cannot be" not in text
 
 
-@slow_on_livy
 def test_a_run_and_its_history_outlive_the_kernel_where_they_can(notebook, tmp_path):
     """The last test of a kind: its kernel is killed."""
     session = notebook.session

@@ -180,7 +180,7 @@ def test_every_way(spark_cluster, folder, expected, way, workers):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", [2, 4])
 def test_rows_of_the_cache(spark_cluster, folder, expected, tmp_path, workers):
     """Made, found, and found in part."""
     told = []

@@ -226,8 +226,8 @@ def _fitting(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     """The array in this type; ValueError for a number that is too large for it, which NumPy would make another one."""
     with np.errstate(over="ignore"):
         converted = array.astype(dtype, copy=False)
-    if array.dtype.kind not in "iuf":
-        return converted
+    if array.dtype.kind in "US":  # text of numbers
+        array = array.astype(np.float64)
     changed = converted != array if dtype.kind in "iu" else np.isinf(converted) & ~np.isinf(array)
     if changed.any():
         raise ValueError(f"{array[changed][0]} is no {dtype}")

@@ -1,5 +1,6 @@
 """What goes wrong ends in one clear message that names rank and cause, and leaves nothing behind."""
 
+import contextlib
 import os
 import re
 import signal
@@ -101,8 +102,12 @@ def running(spark, cell=ENDLESS, **spec):
 
 def group(leader):
     """The processes of a process group, without those that have ended."""
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return [pid for pid in pids if not processes.has_ended(pid) and os.getpgid(pid) == leader]
+    members = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if os.getpgid(int(name)) == leader and not processes.has_ended(int(name)):
+                members.append(int(name))
+    return members
 
 
 @pytest.mark.parametrize("strategy", ["allreduce", "ps"])

@@ -134,9 +134,11 @@ def started(source, folder):
     command = [sys.executable, "-c", source, str(folder)]
     pipes = {"stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, env=environment(), start_new_session=True, **pipes) as process:
-        assert process.stdout.readline() == "here\n"
-        yield process
-        os.killpg(process.pid, signal.SIGKILL)
+        try:
+            assert process.stdout.readline() == "here\n"
+            yield process
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 @pytest.fixture

@@ -83,4 +83,5 @@ def test_a_ring_learns_what_one_process_learns(two_hosts, reference, names):
 def test_exchanges_of_batchnorm_do_not_meet_those_of_gradients(two_hosts, reference):
     names, prologue = ("normalized_branches", "normalized_adversaries"), hosts.TRANSPORT + SMALL_BUCKETS
     learned = comparison.learn(two_hosts, names, "float64", 2, prologue, sync_batchnorm=True)
+    assert learned.ended.logs().count("transport Ring True") == 2
     comparison.check(learned, reference)
