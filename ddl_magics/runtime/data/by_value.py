@@ -24,4 +24,6 @@ def source_of(name: str) -> str:
     specification = importlib.util.find_spec(name)
     assert specification is not None
     loader: Any = specification.loader  # typeshed's Loader lacks get_source, which every loader of source has
-    return str(loader.get_source(name))
+    source: str | None = loader.get_source(name)
+    assert source is not None, "only the compiled module is there"
+    return source

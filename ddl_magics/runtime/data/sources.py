@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Sequence
 
 from ..run_spec import RunSpec
 from ..spark import spark_error
@@ -30,7 +30,9 @@ _OPTIONS = {"csv": {"header": True, "inferSchema": True, "escape": '"', "enforce
 _NO_NAME = re.compile(r"_c\d+$")
 _INDEX_OF_CSV = "_c0"
 #: What the folder of a table has that says which of its files have rows of today, and Spark's format of the table.
-_TABLES = {"_delta_log": "delta", ".hoodie": "hudi", "metadata/*.metadata.json": "iceberg"}
+_TABLES = {"_delta_log": "delta", ".hoodie": "hudi", "metadata/{v[0-9]*,[0-9]*-*}.metadata.json": "iceberg"}
+#: Files that Spark takes for no data.
+_HIDDEN = re.compile(r"\.|_(?!.*=)")
 #: In the last part of a path, which may be a pattern.
 _TFRECORD = re.compile(r"\.tfrecords?(?![a-z])[^/]*$")
 #: The columns of TFRecord files are those of so many Examples of the first file.
@@ -89,7 +91,7 @@ class FileSource:
 
     def uris(self) -> list[str]:
         """In the order of the files' names. Those without rows, such as `_metadata`, are left out, as Spark does."""
-        return sorted(uri for uri in self.listing.inputFiles() if not uri.rpartition("/")[2].startswith(("_", ".")))
+        return sorted(uri for uri in self.listing.inputFiles() if not _HIDDEN.match(uri.rpartition("/")[2]))
 
 
 def source(session: Any, uri: str) -> FileSource:
@@ -107,7 +109,9 @@ def source(session: Any, uri: str) -> FileSource:
     if advice:
         raise DataError(advice)
     problem, kind = "--data %s cannot be read" % uri, format_of(uri)
-    _check_no_table(session, uri)
+    for table, folder in _tables_around(session, uri):
+        words = uri, table.capitalize(), "df = spark.read.format(%r).load(%r), and --data df" % (table, folder)
+        raise DataError("--data %s: files of %s have removed rows, too: %s" % words)
     options = _OPTIONS.get(kind, {})
     if kind == "csv":
         options = {**options, "multiLine": _in_one_line(problem, lambda: _has_line_breaks(session, uri))}
@@ -119,31 +123,33 @@ def source(session: Any, uri: str) -> FileSource:
         return FileSource(kind, _in_one_line(problem, lambda: _of_tfrecord(session, listing)), listing)
     if kind == "csv":
         _check_names(uri, listing.columns)
-        if options["multiLine"] and _INDEX_OF_CSV in listing.columns:  # Spark compares the names of all columns then
-            words = (
-                uri,
-                "spark.read.csv(%r, header=True, inferSchema=True, escape='\"', multiLine=True)" % paths(uri)[0],
-            )
-            raise DataError("--data %s: its first column has no name: df = %s.drop('_c0'), and --data df" % words)
-        return FileSource(kind, listing.drop(_INDEX_OF_CSV), listing)
+        has_index = listing.columns[0] == _INDEX_OF_CSV and not _first_line(session, uri).startswith(_INDEX_OF_CSV)
+        if options["multiLine"] and has_index:  # Spark compares the names of all columns then
+            reader = "spark.read.csv(%r, header=True, inferSchema=True, escape='\"', multiLine=True)" % paths(uri)[0]
+            raise DataError("--data %s: a column has no name: df = %s.drop('_c0'), and --data df" % (uri, reader))
+        return FileSource(kind, listing.drop(_INDEX_OF_CSV) if has_index else listing, listing)
     return FileSource(kind, listing, listing)
 
 
-def _check_no_table(session: Any, uri: str) -> None:
-    """`DataError` for files of a table that keeps removed rows in its files: Delta, Hudi, Iceberg."""
+def _tables_around(session: Any, uri: str) -> Iterator[tuple[str, str]]:
+    """(format, folder) of tables that keep removed rows in their files, to which these files belong."""
     Path = session._jvm.org.apache.hadoop.fs.Path
+    seen: set[str] = set()
     for path in paths(uri):
-        folder, table = Path(path), None
-        with contextlib.suppress(Exception):  # of Java: no such storage, or no right to see a folder: reading tells why
+        with contextlib.suppress(Exception):  # there is no such storage: reading says so
+            folder = Path(path)
             storage = folder.getFileSystem(session._jsc.hadoopConfiguration())
-            while folder is not None and table is None:
-                table = next((_TABLES[name] for name in _TABLES if storage.globStatus(Path(folder, name))), None)
-                folder = folder if table else folder.getParent()
-        if table is not None:
-            reader = "df = spark.read.format(%r).load(%r), and --data df" % (table, str(folder))
-            raise DataError(
-                "--data %s: files of a %s table have removed rows, too: %s" % (uri, table.capitalize(), reader)
-            )
+            while folder is not None and str(folder) not in seen:
+                seen.add(str(folder))
+                for name, table in _TABLES.items():
+                    with contextlib.suppress(Exception):  # it is no folder, or one that this user may not list
+                        if storage.globStatus(Path(folder, name)):
+                            yield table, str(folder)
+                folder = folder.getParent()
+
+
+def _first_line(session: Any, uri: str) -> str:
+    return str(session.read.text(paths(uri)).first()[0]).lstrip('"')
 
 
 def _has_line_breaks(session: Any, uri: str) -> bool:
@@ -153,7 +159,10 @@ def _has_line_breaks(session: Any, uri: str) -> bool:
     """
     lines = session.read.text(paths(uri))
     quotes = "length(value) - length(replace(value, '\"', ''))"
-    open_quote, unreadable = lines.selectExpr("max((%s) %% 2)" % quotes, "max(instr(value, '\ufffd'))").first()
+    is_changed = "not is_valid_utf8(value)"
+    if session.version < "4":
+        is_changed = "value <> decode(cast(value as binary), 'UTF-8')"
+    open_quote, unreadable = lines.selectExpr("max((%s) %% 2)" % quotes, "max(%s)" % is_changed).first()
     if unreadable:
         reader = "spark.read.csv(%r, header=True, inferSchema=True, encoding='ISO-8859-1')" % paths(uri)[0]
         raise ValueError("its text is no UTF-8: read it with its encoding: df = %s, and --data df" % reader)

@@ -60,6 +60,7 @@ def test_many_partitions_are_joined_and_no_row_is_lost(spark):
     [
         ({"data": "file:///nowhere/at_all.parquet"}, "--data file:///nowhere/at_all.parquet cannot be read: "),
         ({"data": "{files}/../text"}, "t.txt is not a Parquet file: name files of other formats with their ending, as"),
+        ({"data": "data:2024.parquet"}, "--data data:2024.parquet cannot be read: "),
         ({"data": "{files}/../empty"}, "/empty cannot be read: there is no file with columns"),
         ({"where": "a >"}, "--where a >: "),
         ({"where": "b > 1"}, "--where b > 1: "),
@@ -143,6 +144,8 @@ def test_csv_of_another_encoding_is_one_line(spark, tmp_path):
     (tmp_path / "1.csv").write_bytes("a,y\nGröße,1\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"1\.csv cannot be read: its text is no UTF-8: read it with its encoding"):
         sources.source(spark, f"file://{tmp_path}/1.csv")
+    (tmp_path / "1.csv").write_text("_c0,y\n\ufffd,1\n", encoding="utf-8")  # as it is stored, and a name as any other
+    assert sources.source(spark, f"file://{tmp_path}/1.csv").frame.columns == ["_c0", "y"]
 
 
 @pytest.mark.parametrize(
@@ -152,6 +155,7 @@ def test_csv_of_another_encoding_is_one_line(spark, tmp_path):
 def test_files_of_a_table_with_removed_rows_are_refused(spark, tmp_path, marker, table, path):
     (tmp_path / "t" / "day=1").mkdir(parents=True)
     pq.write_table(pa.table({"a": [1], "y": [0]}), tmp_path / "t" / "day=1" / "1.parquet")
+    (tmp_path / "metadata" / "sensor.metadata.json").mkdir(parents=True)  # nobody's table
     (tmp_path / "t" / marker).mkdir(parents=True)
     with pytest.raises(DataError) as caught:
         sources.source(spark, f"file://{tmp_path}/t{path}")
