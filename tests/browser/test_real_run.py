@@ -1,7 +1,6 @@
 """A real run on the embedded Spark, watched and stopped in a real JupyterLab."""
 
 import re
-import time
 
 import pytest
 from playwright.sync_api import expect
@@ -9,7 +8,6 @@ from playwright.sync_api import expect
 #: Spark and TensorFlow start within this, on a busy machine too.
 START_MS = 150_000
 
-STOP_SECONDS = 5
 
 #: Minutes of training, of which the sleep is nearly all: it is stopped long before its end.
 CELL = """\
@@ -57,9 +55,7 @@ def test_a_run_is_watched_through_a_reload_and_stopped_with_its_model(lab, noteb
     assert all(after[key]["points"] >= line["points"] and after[key]["x"] >= line["x"] for key, line in before.items())
     expect(notebook.view.locator(".ddl-chip")).to_have_text("RUNNING")
 
-    clicked = time.monotonic()
     notebook.view.get_by_role("button", name="Stop").click()
     expect(notebook.view.locator(".ddl-chip")).to_have_text("STOPPED")
-    assert time.monotonic() - clicked < STOP_SECONDS
     notebook.run_cell(3)
     expect(notebook.output(3)).to_have_text(re.compile(r"STOPPED \d+ 9"))
