@@ -32,8 +32,8 @@ def fit(epochs):
 
 
 def weights(run, rank, index=0):
-    (kernel,) = launch.weights(run, index, "" if rank == 0 else f"rank-{rank}-")
-    return kernel
+    """The kernel of a model's one layer."""
+    return launch.weights(run, index, "" if rank == 0 else f"rank-{rank}-")[0]
 
 
 def first_weights(ended, rank):
