@@ -3,6 +3,8 @@
 DDL_TEST_LIVY_URL names it; DDL_TEST_LIVY_USER and DDL_TEST_LIVY_PASSWORD are for Basic authentication.
 """
 
+from __future__ import annotations
+
 import os
 from dataclasses import dataclass, field
 
