@@ -40,6 +40,7 @@ FLOAT64, FLOAT32_HISTORY, FLOAT32_WEIGHTS = 1e-9, 1e-3, 1e-4
 ALWAYS = ("sgd_momentum", "accumulation", "callbacks", "embedding", "own_step", "pipeline", "rich_metrics")
 ALWAYS += ("two_fits", "four_steps_and_a_remainder", "losses_of_all_kinds", "added_sum_beside_a_contrast")
 ALWAYS += ("own_contrast", "own_step_of_sums", "outputs_of_own_slices", "own_optimizers")
+ALWAYS += ("one_weight_eagerly", "mean_of_the_kept")
 
 
 def _cases(*names):
