@@ -8,7 +8,6 @@ from playwright.sync_api import expect
 #: Spark and TensorFlow start within this, on a busy machine too.
 START_MS = 150_000
 
-
 #: Minutes of training, of which the sleep is nearly all: it is stopped long before its end.
 CELL = """\
 %%distributed --workers 2 --name slow

@@ -58,9 +58,6 @@ def kinds(*slow):
         yield pytest.param(kind, marks=[*marks, pytest.mark.slow] if kind in (*slow, "gateway") else marks)
 
 
-slow_on_livy = pytest.mark.parametrize("notebook", [*kinds("ipython", "pyspark")], indirect=True)
-
-
 @pytest.fixture(scope="module")
 def livy(request):
     """The Livy of the tests (livy.endpoint.Endpoint)."""
@@ -251,7 +248,7 @@ def test_a_model_is_evaluated_where_the_dataframe_is(notebook, embedded, tmp_pat
     until(lambda: notebook.remote(f"print({active})").text.strip() == "[]", 20)
 
 
-@slow_on_livy
+@pytest.mark.parametrize("notebook", [*kinds("ipython", "pyspark")], indirect=True)
 def test_requests_are_watched_while_they_come(notebook, tmp_path):
     """The requests drift, the error rises: the live view, an alert, and the cell that trains again."""
     assert notebook.first.error == ""  # the embedded Spark starts with the first run

@@ -153,16 +153,16 @@ def _first_line(session: Any, uri: str) -> str:
 
 
 def _has_line_breaks(session: Any, uri: str) -> bool:
-    """Whether a value of CSV files has a line break: then a line has a quote that does not end in it.
+    """Whether a value of CSV files may have a line break: a line then has an odd number of quotes.
 
     ValueError, one line, for text that is no UTF-8, of which Spark makes replacement characters.
     """
     lines = session.read.text(paths(uri))
     quotes = "length(value) - length(replace(value, '\"', ''))"
-    is_changed = "not is_valid_utf8(value)"
-    if session.version < "4":
-        is_changed = "value <> decode(cast(value as binary), 'UTF-8')"
-    open_quote, unreadable = lines.selectExpr("max((%s) %% 2)" % quotes, "max(%s)" % is_changed).first()
+    is_damaged = "not is_valid_utf8(value)"
+    if int(session.version.partition(".")[0]) < 4:  # which has no such function
+        is_damaged = "value <> decode(cast(value as binary), 'UTF-8')"
+    open_quote, unreadable = lines.selectExpr("max((%s) %% 2)" % quotes, "max(%s)" % is_damaged).first()
     if unreadable:
         reader = "spark.read.csv(%r, header=True, inferSchema=True, encoding='ISO-8859-1')" % paths(uri)[0]
         raise ValueError("its text is no UTF-8: read it with its encoding: df = %s, and --data df" % reader)

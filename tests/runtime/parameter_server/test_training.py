@@ -27,8 +27,8 @@ def assert_as_accurate(ours, one_process, median_within, worst_within=1.0):
     assert min(ours.values()) >= median - worst_within, ours
 
 
-#: The others are trained with `make test-slow`: a worker's part of aeasgd is eamsgd's, and those of downpour and dynsgd
-#: are the default's.
+#: The others are trained with `make test-slow`: a worker's part of aeasgd is eamsgd's, and those of downpour, dynsgd
+#: and adag-distance are the default's. What their servers do is in test_update_rules.py.
 DIFFERENT = ("eamsgd",)
 
 
