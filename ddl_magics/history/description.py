@@ -89,6 +89,8 @@ def _machines(provenance: Provenance) -> Iterator[Section]:
         yield Section(f"Machine of {name} {group.get('ranks', '')}", tuple(entries))
     settings = provenance.spark.get("settings", {})
     yield Section("Spark's settings", tuple(settings.items()))
+    taken_over = provenance.driver.get("session", "")
+    yield Section("Settings of the notebook", tuple(("", name) for name in taken_over.split(", ") if name))
     driver, kernel = provenance.driver.get("packages", {}), provenance.kernel.get("packages", {})
     if driver == kernel or not driver:
         yield Section("Packages", tuple(kernel.items()))

@@ -33,6 +33,7 @@ def environment(before: Provenance, after: Provenance) -> Iterator[Difference]:
         yield from packages(before.driver, after.driver, "cluster's packages")
     for name, title in (("python", "Python"), ("platform", "platform"), ("host", "host")):
         yield from _changed("machine", title, before.kernel.get(name), after.kernel.get(name))
+    yield from _changed("machine", "settings", before.driver.get("session"), after.driver.get("session"))
     if before.spark and after.spark:
         yield from _changed("Spark", "version", before.spark.get("version"), after.spark.get("version"))
         yield from settings(before.spark.get("settings", {}), after.spark.get("settings", {}))

@@ -88,7 +88,7 @@ class Keeper:
         kernel = self._kernel or {}
         sections = {
             **kernel,
-            "driver": _present(self._driver, "host", "platform", "python", "packages"),
+            "driver": _present(self._driver, "host", "platform", "python", "packages", "session"),
             "ranks": self._ranks(),
             "spark": self._driver.get("spark", {}),
             "sent": self._driver.get("sent", {}),

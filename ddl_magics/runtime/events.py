@@ -236,7 +236,7 @@ class State(Event, kind="state"):
 class Environment(Event, kind="environment"):
     """The environment of the driver, or of a rank. The `packages` of a rank are only the differences from the process
     `like` (-1: the driver); null: not installed. `sent` and `data` are fingerprints of the cell's variables and of the
-    DataFrame."""
+    DataFrame. `session` names the settings of the session that the ranks take over, with commas between them."""
 
     packages: Dict[str, str | None] = _required(
         {"type": "object", "additionalProperties": {"type": ["string", "null"]}}
@@ -248,6 +248,7 @@ class Environment(Event, kind="environment"):
     spark: Dict[str, Any] | None = _optional(_SPARK)
     sent: Dict[str, Dict[str, Any]] | None = _optional({"type": "object", "additionalProperties": _OBJECT})
     data: Dict[str, Any] | None = _optional(_OBJECT)
+    session: str | None = _optional(_TEXT)
 
 
 class Data(Event, kind="data"):

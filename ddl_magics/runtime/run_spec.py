@@ -84,7 +84,9 @@ class RunSpec:
 
     `rule` and `window` are None for a run without an update rule, `ps` for one without parameter servers, `batch_size`
     without `data`. `data` names a DataFrame or has the URI of files; `validation` is a fraction of the rows, the name
-    of a DataFrame, or a date. `seed` is None until the notebook has chosen one. `timeout` and `stall` are in seconds;
+    of a DataFrame, or a date. `seed` is None until the notebook has chosen one;
+    `continues_streams` says that it has, and that ranks take over the session's random numbers if that has seeded them.
+    `timeout` and `stall` are in seconds;
     `stall_notice`, which only tests set, is after how many seconds a stall is reported. `out`, `checkpoint` and
     `resume_uri` are URIs of folders.
     `resume` is the name or id of a run, for the driver always its id; `checkpoints` is then the folder with that run's
@@ -125,6 +127,7 @@ class RunSpec:
     sequence_stride: int | None = None
     group_by: tuple[str, ...] | None = None
     seed: int | None = None
+    continues_streams: bool = False
     timeout: float | None = None
     out: str | None = None
     gpus: int | None = None

@@ -116,6 +116,7 @@ class Session:
             run=store.new_run_id(),
             name=self._name(spec.name, namespace, kind),
             seed=secrets.randbelow(SEED_LIMIT) if spec.seed is None else spec.seed,
+            continues_streams=spec.seed is None,
             folder=origin.folder(),
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import difflib
 import io
 import pickle
@@ -17,7 +18,7 @@ import types
 from typing import Any, Collection, Dict, Mapping
 
 from ..data.transform import read as read_transform
-from . import function_sources, notebook_only, read_first
+from . import frameworks, function_sources, notebook_only, process_settings, read_first
 
 #: Names that a rank defines before the cell runs, with what gives them.
 PREDEFINED = {
@@ -101,6 +102,13 @@ def pack(source: str, captured: Mapping[str, Any], namespace: Mapping[str, Any])
     modules: dict[str, str] = {}
     buffer = io.BytesIO()
     pickler = _pickler(buffer, namespace)
+    settings = process_settings.of_process()
+    registered = []
+    for name, value in process_settings.registered():
+        with contextlib.suppress(Exception):  # it is the cell's, if that uses it, and refused below
+            _pickler(io.BytesIO(), namespace).dump(value)
+            pickler.dump(value)
+            registered.append(name)
     for name, value in captured.items():
         if isinstance(value, types.ModuleType):
             modules[name] = value.__name__
@@ -115,6 +123,7 @@ def pack(source: str, captured: Mapping[str, Any], namespace: Mapping[str, Any])
     sources, values = function_sources.of(pickler.files), buffer.getvalue()
     del pickler, buffer  # before the values are there twice
     packed = {"names": names, "values": values, "modules": modules, "sources": sources}
+    packed.update(settings=settings.as_tuple(), registered=registered)
     return pickle.dumps(packed, protocol=4)
 
 
@@ -161,6 +170,9 @@ def captured(
     use = notebook_only.find(source)
     if use is not None:
         raise NameProblem("line %d: %s" % (use.line, use.reason))
+    problem = frameworks.problem(source)
+    if problem is not None:
+        raise NameProblem(problem)
     captured: dict[str, Any] = {}
     mentioned = {name: line for name, line in read_first.find(ast.parse(source)).items() if name in namespace}
     mentioned.update(free_names(source))
@@ -238,15 +250,19 @@ def _cannot_travel(name: str, value: Any, error: Exception) -> NameProblem:
     return NameProblem("%r (%s) cannot travel to the workers (%s); make it inside the cell" % (name, kind, reason))
 
 
-def unpack(blob: bytes) -> set[str]:
+def unpack(blob: bytes, streams: bool = False) -> set[str]:
     """On a rank: add what `pack` made to the globals of `__main__`, and the other globals of functions among it.
 
+    The settings of the session are taken over first. streams: its random numbers, too.
     Returns the names that the cell mentions. Raises NameProblem where a value cannot be restored here.
     """
     import importlib
 
     packed = pickle.loads(blob)
     function_sources.remember(packed["sources"])
+    settings = process_settings.ProcessSettings.of_tuple(packed["settings"])
+    settings = settings if streams else settings._replace(streams=None)
+    process_settings.apply(settings)
     namespace = vars(sys.modules["__main__"])
     for name, module in packed["modules"].items():
         try:
@@ -256,6 +272,8 @@ def unpack(blob: bytes) -> set[str]:
             raise NameProblem(text % (module, name, error)) from None
     values = {}
     unpickler = pickle.Unpickler(io.BytesIO(packed["values"]))
+    for name in packed["registered"]:
+        process_settings.register(name, unpickler.load())
     for name in packed["names"]:
         try:
             values[name] = unpickler.load()

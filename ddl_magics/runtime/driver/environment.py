@@ -7,6 +7,7 @@ import re
 import socket
 from typing import TYPE_CHECKING, Any, Mapping
 
+from ..cell import process_settings
 from ..provenance import frames, packages, values
 from ..redaction import MASK, masked
 from ..spark.settings import conf_of
@@ -33,6 +34,7 @@ def of_launch(sc: SparkContext, captured: Mapping[str, Any], frame: DataFrame | 
             "host": socket.gethostname(),
             "spark": {"version": sc.version, "master": sc.master, "settings": settings(sc)},
             "sent": values.fingerprints(captured),
+            "session": ", ".join(process_settings.of_process().names),
         }
         if frame is not None:
             fields["data"] = frames.fingerprint(frame)
