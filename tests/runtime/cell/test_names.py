@@ -213,3 +213,9 @@ def test_a_function_of_transform_that_comes_too_late():
     late = "def train():\n    model.fit(dataset)\nfor x in dataset:\n    pass\ndef decode(x):\n    return x"
     said = one_line(names.NameProblem, names.captured, late, {}, predefined=("dataset",), transform="decode")
     assert said == "line 3: dataset is used before the function decode of --transform is defined: move the function up"
+
+
+def test_a_variable_called_ddl_is_refused():
+    said = one_line(names.NameProblem, names.captured, "x = 1\nddl.split()", {"ddl": "some text"})
+    assert said == "line 2: %%distributed defines ddl, and so does the session (it is of type str): rename the session's"
+    assert names.captured("ddl = 'a b'\nddl.split()", {"ddl": "some text"}, ()) == {}
