@@ -14,7 +14,7 @@ from typing import Any
 
 from ddl_magics.clusters import machine
 from ddl_magics.runtime import strategies
-from ddl_magics.runtime.cell import names
+from ddl_magics.runtime.cell import names, process_settings
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import counted, in_bytes
 
@@ -105,6 +105,24 @@ def notices(spec: RunSpec, namespace: Mapping[str, Any]) -> Iterator[str]:
     disk = machine.free_disk()
     if disk < LITTLE_DISK_BYTES:
         yield f"only {in_bytes(disk)} of disk are free for temporary files: TMPDIR chooses another folder"
+
+
+def session_settings(streams: bool) -> str:
+    """What workers take over from this kernel besides its variables: "floatx, COLOUR in the environment".
+
+    streams: with its random numbers, if they are seeded.
+    """
+    return ", ".join(process_settings.of_process(streams).names)
+
+
+def has_random_numbers(settings: str) -> bool:
+    """Whether these settings of a session, as `session_settings` lists them, have seeded random numbers."""
+    return process_settings.RANDOM_NUMBERS in settings
+
+
+def session_seed(limit: int) -> int | None:
+    """A seed below `limit` that follows from the random numbers that this kernel has seeded; None where it has not."""
+    return process_settings.seed(limit)
 
 
 def required_memory(spec: RunSpec, variables: Captured) -> int:

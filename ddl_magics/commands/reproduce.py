@@ -8,6 +8,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
+from ddl_magics.clusters import preflight
 from ddl_magics.clusters.base import Ready
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.history import comparison, differences, keeper, provenance
@@ -77,7 +78,12 @@ class Reproduction:
         spec = self.run.spec
         self.masked = masked_settings(spec)
         conf = {key: value for key, value in spec.conf.items() if key not in self.masked}
-        self.spec = dataclasses.replace(spec, conf=conf, name=f"{spec.name}_again", parent=None, trial=None, run="")
+        # Its seed followed from the session's random numbers, as that of the new run will.
+        continued = spec.continues_streams and preflight.has_random_numbers(self._provenance.driver.get("session", ""))
+        seed = None if continued else spec.seed
+        self.spec = dataclasses.replace(
+            spec, conf=conf, seed=seed, name=f"{spec.name}_again", parent=None, trial=None, run=""
+        )
 
     @property
     def cell(self) -> str:
@@ -93,6 +99,9 @@ class Reproduction:
         if self._compares_variables:
             fingerprints = values.fingerprints({name: namespace[name] for name in stored.sent if name in namespace})
             lines += differences.variables(stored.sent, fingerprints)
+            if "session" in stored.driver:
+                settings = preflight.session_settings(streams=spec.seed is None)
+                lines += differences.session(stored.driver["session"], settings)
             if spec.data and self._compares_data:
                 frame = namespace.get(spec.data)
                 lines += differences.data(spec.data, stored.data, None if frame is None else frames.fingerprint(frame))

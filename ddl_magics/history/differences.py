@@ -33,7 +33,8 @@ def environment(before: Provenance, after: Provenance) -> Iterator[Difference]:
         yield from packages(before.driver, after.driver, "cluster's packages")
     for name, title in (("python", "Python"), ("platform", "platform"), ("host", "host")):
         yield from _changed("machine", title, before.kernel.get(name), after.kernel.get(name))
-    yield from _changed("machine", "settings", before.driver.get("session"), after.driver.get("session"))
+    if before.driver and after.driver:
+        yield from session(before.driver.get("session"), after.driver.get("session"))
     if before.spark and after.spark:
         yield from _changed("Spark", "version", before.spark.get("version"), after.spark.get("version"))
         yield from settings(before.spark.get("settings", {}), after.spark.get("settings", {}))
@@ -41,6 +42,11 @@ def environment(before: Provenance, after: Provenance) -> Iterator[Difference]:
         devices = [", ".join(sorted({str(rank.get("device", "")) for rank in run.ranks})) for run in (before, after)]
         yield from _changed("machine", "devices", *devices)
     yield from code(before.git, after.git)
+
+
+def session(before: str | None, after: str | None) -> Iterator[Difference]:
+    """Of the settings of the notebook's session, which are listed with commas between them."""
+    yield from _changed("notebook", "settings", before, after)
 
 
 def packages(before: Map, after: Map, topic: str) -> Iterator[Difference]:

@@ -13,6 +13,7 @@ from typing import Any, Mapping
 NO_OPTIONS = (
     "run",
     "cell",
+    "continues_streams",
     "checkpoints",
     "resume_uri",
     "folder",

@@ -13,7 +13,6 @@ from ddl_magics.clusters.cluster import Cluster
 from ddl_magics.options.table import OPTIONS, STRATEGIES
 from ddl_magics.runs import live_tracking
 from ddl_magics.runtime.assert_never import assert_never
-from ddl_magics.runtime.cell import process_settings
 from ddl_magics.runtime.parameter_server import update_rules
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search import space
@@ -39,8 +38,8 @@ def report(spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> str
     lines += _training(spec)
     if problem is None and cluster.in_kernel:
         lines += _sizes(spec, preflight.captured(spec, namespace))
-        settings = process_settings.of_process().names
-        lines += [("settings", ", ".join(settings))] if settings else []
+        settings = preflight.session_settings(streams=spec.seed is None)
+        lines += [("settings", settings)] if settings else []
         lines += [("dataset", shape) for shape in [dataset_shape.described(spec, namespace)] if shape]
     lines += [("notice", notice) for notice in ([] if problem else cluster.notices(spec, namespace))]
     lines.append(("refused", problem) if problem else ("start", "nothing was started: leave --dry-run out"))

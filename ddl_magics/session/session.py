@@ -24,6 +24,7 @@ from ddl_magics.runs import Run, RunQueue, attaching, live_tracking
 from ddl_magics.runs.follower import Follower
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec
+from ddl_magics.runtime.strategies import ENSEMBLE
 from ddl_magics.search import Search, space
 from ddl_magics.search.launcher import Launcher
 from ddl_magics.search.plan import make_plan
@@ -111,12 +112,15 @@ class Session:
 
     def _identified(self, spec: RunSpec, namespace: Mapping[str, Any], kind: str) -> RunSpec:
         """The spec with its id, and with name and seed if they are empty. UsageError as `submit` raises it."""
+        in_kernel = self._cluster is not None and self._cluster.in_kernel
+        session_seed = preflight.session_seed(SEED_LIMIT) if in_kernel else None
+        own_seed = secrets.randbelow(SEED_LIMIT) if session_seed is None else session_seed
         return dataclasses.replace(
             spec,
             run=store.new_run_id(),
             name=self._name(spec.name, namespace, kind),
-            seed=secrets.randbelow(SEED_LIMIT) if spec.seed is None else spec.seed,
-            continues_streams=spec.seed is None,
+            seed=own_seed if spec.seed is None else spec.seed,
+            continues_streams=spec.seed is None and spec.strategy != ENSEMBLE and kind == "run",
             folder=origin.folder(),
         )
 

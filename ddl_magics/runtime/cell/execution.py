@@ -57,7 +57,7 @@ def _run(rank: Rank) -> None:
     namespace = module.__dict__
     pictures = _pictures(rank)
     with open(os.path.join(rank.config.scratch, "names.pkl"), "rb") as file:
-        mentioned = names.unpack(file.read(), rank.config.spec.continues_streams and not rank.config.in_ensemble)
+        mentioned = names.unpack(file.read(), rank.config.spec.continues_streams)
     if "display" not in namespace or names.is_ipythons(namespace["display"]):
         namespace["display"] = pictures.display
     unmentioned = {name: value for name, value in namespace.items() if name not in mentioned}  # but by functions

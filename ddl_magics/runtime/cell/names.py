@@ -181,7 +181,9 @@ def captured(
     for name in predefined:
         line = mentioned.pop(name, 0)
         if line and name == "ddl" and name in namespace:
-            text = "line %d: %%%%distributed defines ddl, and so does the session (it is of type %s): rename the session's"
+            text = (
+                "line %d: %%%%distributed defines ddl, and so does the session (it is of type %s): rename the session's"
+            )
             raise NameProblem(text % (line, type(namespace[name]).__name__))
     for name, line in sorted(mentioned.items(), key=lambda item: item[1]):
         if name == notebook_only.GET_IPYTHON:

@@ -6,8 +6,10 @@ before the cell's variables are restored: a model of the notebook may be made of
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import glob
+import hashlib
 import logging
 import os
 import site
@@ -29,12 +31,16 @@ _OF_PROCESSES: Tuple[str, ...] = (
 )
 _OF_PROCESSES += ("PAGER", "PWD", "PYDEVD", "PYSPARK", "PYTHON", "SPARK", "TERM", "TMPDIR", "CUDA_VISIBLE_DEVICES")
 _OF_PROCESSES += ("OMP_", "MKL_", "TF2_BEHAVIOR", "TF_CPP_MIN_LOG_LEVEL", "_")
-#: Variables that TensorFlow and h5py set.
-_OF_PROCESSES += ("ENABLE_RUNTIME_UPTIME_TELEMETRY", "HDF5_PLUGIN_PATH", "TPU_")
+#: Variables that TensorFlow, TensorBoard and h5py set.
+_OF_PROCESSES += ("CRC32C_SW_MODE", "ENABLE_RUNTIME_UPTIME_TELEMETRY", "HDF5_PLUGIN_PATH", "TPU_")
 #: Loggers that a kernel or Spark sets itself.
 _OF_KERNELS = ("IPython", "asyncio", "ddl_magics", "parso", "py4j", "tornado", "traitlets")
 #: The folders of installed packages, which an executor has of its own.
 _INSTALLED = ("site-packages", "dist-packages", "/lib/python", "/pyspark", ".zip", ".egg")
+
+
+#: How a session's seeded random numbers are called.
+RANDOM_NUMBERS = "random numbers"
 
 
 class Setting(NamedTuple):
@@ -137,6 +143,11 @@ class Streams(NamedTuple):
     tensorflow: Any
     keras: Any
 
+    @property
+    def digest(self) -> str:
+        """Eight hexadecimal digits of all but Python's, from which libraries draw that nobody has seeded."""
+        return hashlib.sha256(repr(self[1:]).encode()).hexdigest()[:8]
+
 
 class ProcessSettings(NamedTuple):
     """The settings of a session that a rank takes over; all can be pickled.
@@ -170,11 +181,11 @@ class ProcessSettings(NamedTuple):
         """What a user may want to know of: not the settings of messages."""
         names = list(self.values) + ["%s in the environment" % name for name in sorted(self.variables)]
         names += ["%s on sys.path" % path for path in self.paths]
-        return names + ["the seeds of random numbers"] * (self.streams is not None)
+        return names + ([] if self.streams is None else ["%s (state %s)" % (RANDOM_NUMBERS, self.streams.digest)])
 
 
-def of_process() -> ProcessSettings:
-    """Those of this process, the session's."""
+def of_process(streams: bool = True) -> ProcessSettings:
+    """Those of this process, the session's. streams: with its random numbers."""
     values = {}
     for setting in SETTINGS:
         module = sys.modules.get(setting.module)
@@ -182,7 +193,25 @@ def of_process() -> ProcessSettings:
             value = setting.read(module)
             if value != setting.default:
                 values[setting.name] = value
-    return ProcessSettings(values, _variables(), _paths(), _levels(), _filters(), _streams())
+    return ProcessSettings(values, _variables(), _paths(), _levels(), _filters(), _streams() if streams else None)
+
+
+def seed(limit: int) -> int | None:
+    """A seed below `limit` that follows from this process' seeded random numbers; None where nothing is seeded."""
+    streams = _streams()
+    return None if streams is None else int(streams.digest, 16) % limit
+
+
+def floatx(source: str) -> str | None:
+    """The floatx of the cell as far as the driver can know: what it sets itself, or the session has; None: neither."""
+    keras = sys.modules.get("keras")
+    session = None if keras is None else str(keras.backend.floatx())
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) and len(node.args) == 1]
+    in_cell = [
+        call.args[0] for call in calls if getattr(call.func, "attr", getattr(call.func, "id", "")) == "set_floatx"
+    ]
+    literals = [node.value for node in in_cell if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return literals[-1] if literals else session
 
 
 def _beginning() -> Dict[str, str] | None:

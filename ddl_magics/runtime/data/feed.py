@@ -295,6 +295,7 @@ def manifest_of(sets: Sequence[Rows], layouts: Sequence[Sequence[Layout]], plan:
         "rows": rows,
         "validation_rows": validation_rows,
         "validation_whole": plan.replicates_validation,
+        "floatx": None,
         "tensors": [_tensor(index, sets, plan) for index in range(len(plan.arrangement["tensors"]))],
         "features": plan.arrangement["features"],
         "label": plan.arrangement["label"],

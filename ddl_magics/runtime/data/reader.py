@@ -193,8 +193,8 @@ def _gather(tf: TensorFlow, array: np.ndarray, tensor: TensorLayout) -> Gather:
     use = tf.keras.backend.floatx() if tensor["use"] == "floatx" else tensor["use"]
     if use == "float64" and array.dtype == np.float32 and tensor["dtype"][1:] != "f4":
         raise ValueError(
-            "--data: Keras' floatx is float64 in this process, but float32 or unset in the executor's keras.json, so "
-            "that %s is stored as float32: set floatx in the keras.json of every executor" % tensor["name"]
+            "--data: Keras' floatx is float64 here, and %s is stored as float32: call "
+            "keras.config.set_floatx('float64') in a cell before this one" % tensor["name"]
         )
     values = _as_tensor(tf, array)
 

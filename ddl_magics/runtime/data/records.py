@@ -207,7 +207,8 @@ class Manifest(TypedDict):
 
     data: the DataFrame's name. size: ranks it was dealt to. rows, validation_rows: of all ranks together.
     validation_whole: every rank has all of the validation rows. sequences: where the elements are windows, which "rows"
-    and "validation_rows" count then. files: where the ranks read them, and nothing was dealt.
+    and "validation_rows" count then. files: where the ranks read them, and nothing was dealt. floatx: of the session or
+    of the cell; None is that of the rank's process.
     """
 
     data: str
@@ -221,6 +222,7 @@ class Manifest(TypedDict):
     weight: int | None
     sequences: Sequences | None
     files: FileIndex | None
+    floatx: str | None
 
 
 class FeedRecord(TypedDict):

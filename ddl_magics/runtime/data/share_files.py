@@ -90,6 +90,11 @@ def keras_floatx(environment: Mapping[str, str]) -> str:
         return "float32"
 
 
+def floatx_of(manifest: Manifest, environment: Mapping[str, str]) -> str:
+    """The floatx of the cell in a process of this environment."""
+    return manifest.get("floatx") or keras_floatx(environment)
+
+
 def stored_dtype(tensor: TensorLayout, floatx: str) -> np.dtype[Any]:
     """The dtype of a tensor on disk: float32 where the dataset is to have that and the rows have more."""
     return np.dtype(np.float32 if (tensor["use"], floatx) == ("floatx", "float32") else tensor["dtype"])
@@ -106,7 +111,7 @@ def make_folder(manifest: Manifest, rank: int, environment: Mapping[str, str], c
 
     The disks of Spark are taken in turn by the ranks of a host. cache: its folder comes first, and it makes room.
     """
-    floatx = keras_floatx(environment)
+    floatx = floatx_of(manifest, environment)
     needed_bytes = sum(
         stored_rows(manifest, name, rank) * row_bytes(tensor, stored_dtype(tensor, floatx))
         for name in SETS
@@ -228,7 +233,7 @@ def store(
     came twice.
     """
     os.makedirs(folder, exist_ok=True)
-    floatx = keras_floatx(environment)
+    floatx = floatx_of(manifest, environment)
     with _storage_errors(manifest, folder):
         sets = {name: _Files(folder, manifest, name, rank, floatx) for name in SETS}
     for blob in blobs:

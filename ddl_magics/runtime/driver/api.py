@@ -87,7 +87,9 @@ def launch(record: str, namespace: Mapping[str, Any]) -> str:
             folder = checkpoint_storage.folder_of(spec.checkpoint, run)
             storage.check(sc, checkpoint_storage.OPTION, folder, run)
         launched_with = (
-            None if spec.provenance is False else environment.of_launch(sc, captured, frames.get(spec.data or ""))
+            None
+            if spec.provenance is False
+            else environment.of_launch(sc, captured, frames.get(spec.data or ""), spec.continues_streams)
         )
         job = Job(context, spec, packed, prepare, resumed, cell_files, launched_with)
     except (

@@ -21,10 +21,13 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 500
 
 
-def of_launch(sc: SparkContext, captured: Mapping[str, Any], frame: DataFrame | None) -> dict[str, Any] | None:
+def of_launch(
+    sc: SparkContext, captured: Mapping[str, Any], frame: DataFrame | None, streams: bool
+) -> dict[str, Any] | None:
     """The fields of the job's `environment` event; None where that fails, which must not keep a run from starting.
 
-    captured: the variables that travel to the ranks. frame: that of --data.
+    captured: the variables that travel to the ranks. frame: that of --data. streams: whether the ranks continue
+    the session's random numbers.
     """
     try:
         fields: dict[str, Any] = {
@@ -34,7 +37,7 @@ def of_launch(sc: SparkContext, captured: Mapping[str, Any], frame: DataFrame | 
             "host": socket.gethostname(),
             "spark": {"version": sc.version, "master": sc.master, "settings": settings(sc)},
             "sent": values.fingerprints(captured),
-            "session": ", ".join(process_settings.of_process().names),
+            "session": ", ".join(process_settings.of_process(streams).names),
         }
         if frame is not None:
             fields["data"] = frames.fingerprint(frame)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable
 
 from .. import events
+from ..cell import process_settings
 from ..rank.config import JobConfig
 from ..run_spec import RunSpec
 from ..wording import counted
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
     from ..data.feed import Feed
-    from ..data.records import Inputs
+    from ..data.records import Inputs, Manifest
 
 
 class RankRows:
@@ -36,6 +37,7 @@ class RankRows:
         """group: of the Spark jobs. prepare(sc, group): makes the feed; None without --data."""
         self._sc, self._spec, self._group, self._journal = sc, spec, group, journal
         self._prepare = prepare
+        self._floatx = process_settings.floatx(spec.cell)
         self._feed: Feed | None = None
         self._feeds: list[Feed] = []  # all that were made
         self._dealing = threading.RLock()
@@ -92,7 +94,8 @@ class RankRows:
         """The configuration, with what ranks must know of their rows."""
         if self._feed is None:
             return config
-        return replace(config, manifest=self._feed.manifest, cache=self._feed.cache)
+        manifest: Manifest = {**self._feed.manifest, "floatx": self._floatx}
+        return replace(config, manifest=manifest, cache=self._feed.cache)
 
     def deal_all(self) -> Feed:
         """Deal the rows of all ranks, where the cache was to have some."""

@@ -105,7 +105,7 @@ class _Share:
         cache: ShareCache | None = None
         cached_folder: str | None = None
         if job.cache is not None:
-            cache = ShareCache(job.cache, rank, share_files.keras_floatx(os.environ), os.environ)
+            cache = ShareCache(job.cache, rank, share_files.floatx_of(job.manifest, os.environ), os.environ)
             cached_folder = cache.fetch()
             if cached_folder is None and rank not in job.cache["dealt"]:
                 message = "the cache has no longer its rows of --data"

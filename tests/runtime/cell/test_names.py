@@ -217,5 +217,7 @@ def test_a_function_of_transform_that_comes_too_late():
 
 def test_a_variable_called_ddl_is_refused():
     said = one_line(names.NameProblem, names.captured, "x = 1\nddl.split()", {"ddl": "some text"})
-    assert said == "line 2: %%distributed defines ddl, and so does the session (it is of type str): rename the session's"
+    assert (
+        said == "line 2: %%distributed defines ddl, and so does the session (it is of type str): rename the session's"
+    )
     assert names.captured("ddl = 'a b'\nddl.split()", {"ddl": "some text"}, ()) == {}

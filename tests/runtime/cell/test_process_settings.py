@@ -93,10 +93,12 @@ def test_a_rank_does_what_the_session_would(tmp_path):
     ]
     names, session = outputs[0].splitlines()[-2:]
     assert json.loads(outputs[1].splitlines()[-1]) == json.loads(session)
-    assert json.loads(names) == [
+    *settings, streams = json.loads(names)
+    assert streams.startswith("random numbers (state ")
+    assert settings == [
         *("floatx", "epsilon", "image_data_format", "dtype policy", "run_functions_eagerly"),
         *("deterministic operations", "TensorFloat-32", "errors of NumPy", "options of pandas"),
-        *("COLOUR in the environment", "/srv/helpers on sys.path", "the seeds of random numbers"),
+        *("COLOUR in the environment", "/srv/helpers on sys.path"),
     ]
 
 
@@ -111,6 +113,25 @@ assert settings.names == [] and settings.streams is None, settings
 
 def test_a_process_in_which_nothing_was_set_has_nothing_to_take_over():
     printed(FRESH)
+
+
+SEEDED = """
+import keras
+from ddl_magics.runtime.cell import process_settings
+assert process_settings.seed(1000) is None and process_settings.floatx("x = 1") == "float32"
+assert process_settings.floatx("if x:\n    keras.config.set_floatx('float64')") == "float64"
+seeds = []
+for number in (3, 4, 3):
+    keras.utils.set_random_seed(number)
+    seeds.append(process_settings.seed(1 << 31))
+assert seeds[0] == seeds[2] != seeds[1], seeds
+keras.config.set_floatx("float64")
+assert process_settings.floatx("x = 1") == "float64" and process_settings.of_process(streams=False).names == ["floatx"]
+"""
+
+
+def test_a_runs_seed_follows_from_that_of_the_session():
+    printed(SEEDED)
 
 
 @pytest.mark.parametrize(

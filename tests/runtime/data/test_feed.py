@@ -342,7 +342,7 @@ def test_floats_have_keras_floatx(local, tmp_path, monkeypatch):
     manifest, folders, _ = shares(local, numbers(local, 20), tmp_path, features=["id", "y"], label="x")
     tf.keras.backend.set_floatx("float64")
     try:
-        with pytest.raises(ValueError, match=r"that features is stored as float32: set floatx in the keras\.json"):
+        with pytest.raises(ValueError, match=r"features is stored as float32: call keras.config.set_floatx"):
             open_rank(plain, plain_folders, 0, 40)
         features, labels = batches(open_rank(manifest, folders, 0, 40)[0])[0]
     finally:
@@ -572,6 +572,9 @@ def test_floats_are_stored_as_keras_wants_them(tmp_path, monkeypatch, floatx, st
     share_files.store([blob], str(tmp_path), one_column(4, "<f8", "floatx"), 0, environment)
     found = np.load(tmp_path / "train-0.npy")
     assert (found.dtype, found[0]) == (stored, np.dtype(stored).type(0.1))
+    of_session = {**one_column(4, "<f8", "floatx"), "floatx": "float64"}
+    share_files.store([blob], str(tmp_path / "session"), of_session, 0, environment)
+    assert np.load(tmp_path / "session" / "train-0.npy")[0] == 0.1
 
 
 def test_a_frame_that_changes_between_passes_is_noticed():
