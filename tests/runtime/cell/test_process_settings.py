@@ -119,7 +119,7 @@ SEEDED = """
 import keras
 from ddl_magics.runtime.cell import process_settings
 assert process_settings.seed(1000) is None and process_settings.floatx("x = 1") == "float32"
-assert process_settings.floatx("if x:\n    keras.config.set_floatx('float64')") == "float64"
+assert process_settings.floatx("if x: keras.config.set_floatx('float64')") == "float64"
 seeds = []
 for number in (3, 4, 3):
     keras.utils.set_random_seed(number)
