@@ -12,6 +12,7 @@ import types
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, Tuple
 
 from ..data import file_share, rank_data, share_files, transform
+from ..data.all_rows import AllRows
 from ..files import names as file_names
 from ..files import written
 from ..keras_types import Dataset, Metric
@@ -23,6 +24,8 @@ from .pictures import Pictures
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from ..data.records import SetName
 
 #: A JSON result up to this size travels inside its event; a larger one would not fit a poll's reply.
 MAX_INLINE_RESULT_BYTES = 16 * 1024
@@ -63,7 +66,7 @@ def _run(rank: Rank) -> None:
     unmentioned = {name: value for name, value in namespace.items() if name not in mentioned}  # but by functions
     datasets = _datasets(rank)
     if rank.config.spec.transform is None:
-        namespace.update(_marked(rank, datasets))
+        namespace.update(_marked(rank, datasets, lambda name, dataset: dataset))
     values = suggestions.Suggestions(rank.config.spec.set or {}, searched=rank.config.spec.trial is not None)
     namespace["ddl"] = Helper(rank, values)
     if rank.cluster is not None:
@@ -143,12 +146,31 @@ def _datasets(rank: Rank) -> dict[str, Dataset]:
     return {"dataset": dataset} if validation is None else {"dataset": dataset, "validation": validation}
 
 
-def _marked(rank: Rank, datasets: Mapping[str, Dataset]) -> dict[str, Dataset]:
-    """The datasets as the cell has them, which says that they are this rank's share."""
+def _marked(
+    rank: Rank, datasets: Mapping[str, Dataset], transformed: Callable[[str, Dataset], Dataset]
+) -> dict[str, Dataset]:
+    """`transformed`(name, dataset) of each, as the cell has them, which say whose share they are."""
+    made = {name: transformed(name, dataset) for name, dataset in datasets.items()}
+    if rank.cluster is not None:
+        return {name: rank.cluster.distribute(dataset) for name, dataset in made.items()}
+    import tensorflow as tf
+
+    from ..training import derived_datasets
     from ..training.share import mark_local
 
-    mark = mark_local if rank.cluster is None else rank.cluster.distribute
-    return {name: mark(dataset) for name, dataset in datasets.items()}
+    config = rank.config
+    assert config.manifest is not None or not datasets
+    if config.manifest is not None:
+        folder = os.path.join(config.scratch, "data")
+        all_rows = AllRows(config.manifest, folder, config.rank, config.spec.batch_size, rank.peers.gather_rows)
+        for name, dataset in made.items():
+            set_name: SetName = "train" if name == "dataset" else "validation"
+
+            def whole(name: str = name, set_name: SetName = set_name) -> Dataset:
+                return transformed(name, all_rows.dataset(tf, set_name))
+
+            derived_datasets.mark(dataset, derived_datasets.Origin(whole, not all_rows.is_whole(set_name)))
+    return {name: mark_local(dataset) for name, dataset in made.items()}
 
 
 def _transform(rank: Rank, datasets: Mapping[str, Dataset], namespace: dict[str, Any]) -> OnceDefined | None:
@@ -162,16 +184,15 @@ def _transform(rank: Rank, datasets: Mapping[str, Dataset], namespace: dict[str,
     def give(function: Any) -> None:
         if not callable(function):
             raise TypeError("--transform %s: it is no function, but of type %s" % (name, type(function).__name__))
-        try:
-            transformed = {
-                dataset_name: transform.mapped(
-                    tf, dataset, transform.for_rows(function, dataset_name == "dataset"), by_batch
-                )
-                for dataset_name, dataset in datasets.items()
-            }
-        except Exception as error:  # of the function, of many kinds, while TensorFlow makes a graph of it
-            raise TransformError(_of_transform(name, error)) from error
-        namespace.update(_marked(rank, transformed))
+
+        def transformed(dataset_name: str, dataset: Dataset) -> Dataset:
+            for_rows = transform.for_rows(function, dataset_name == "dataset")
+            try:
+                return transform.mapped(tf, dataset, for_rows, by_batch)
+            except Exception as error:  # of the function, of many kinds, while TensorFlow makes a graph of it
+                raise TransformError(_of_transform(name, error)) from error
+
+        namespace.update(_marked(rank, datasets, transformed))
 
     return name, give
 
@@ -365,6 +386,24 @@ class Helper:
         from ..training.share import mark_local
 
         return mark_local(dataset)
+
+    def all_rows(self, dataset: Dataset) -> Dataset:
+        """`dataset` or `validation` of `--data`, or what was made from one, with the rows of all ranks.
+
+        They come in the order of the DataFrame or the files, in batches of `--batch-size` rows (32 by default), and so
+        do not depend on the number of workers. The first call for each of the two has every rank store all of its
+        rows on its disk: every rank must make it. `adapt` of a layer of Keras does so by itself.
+
+        Args:
+            dataset: a tf.data.Dataset. One that has nothing of `--data` is returned as it is.
+
+        Raises:
+            ValueError: the dataset was made in a way that is not known, or marked by `ddl.local`.
+            RuntimeError: with `--strategy tf-allreduce` and `tf-ps`; or another worker does not come.
+        """
+        if self._training is None:
+            raise RuntimeError("ddl.all_rows needs a strategy of this library; use --strategy allreduce or ps")
+        return self._training.all_rows(dataset)
 
     def distribute(self, data: Any, reduction: str | None = None) -> Any:
         """This rank's rows of each batch, for a training loop of your own.

@@ -59,6 +59,7 @@ class StoredShare:
         self._roles += [features for features in (manifest["label"], manifest.get("weight")) if features is not None]
         self._targets = {index for features in self._roles[1:] for index in indices(features)}
         self.arrays = [_map(path, tensor) for (path, _), tensor in zip(paths, manifest["tensors"])]
+        self._of_bytes = [is_text(tensor) for tensor in manifest["tensors"]]
         self._texts: List[Bytes] = [
             _map_text(path) if is_text(tensor) else b"" for (_, path), tensor in zip(paths, manifest["tensors"])
         ]
@@ -85,6 +86,28 @@ class StoredShare:
             for features in self._roles
         ]
         return tuple(elements) if len(elements) > 1 else elements[0]
+
+    def stored(self, start: int, stop: int) -> List[np.ndarray]:
+        """These stored rows of each tensor, as `packing.encode` takes them."""
+        pieces = zip(self.arrays, self._texts, self._of_bytes)
+        return [
+            _texts(array[start:stop], content) if of_bytes else array[start:stop] for array, content, of_bytes in pieces
+        ]
+
+    def block_stop(self, start: int, block_bytes: int) -> int:
+        """Behind the last of the stored rows from `start` on that have so many bytes together, or of one row."""
+        row_bytes = sum(array.nbytes // len(array) for array in self.arrays)
+        stop = min(start + max(1, block_bytes // max(1, row_bytes)), len(self.arrays[0]))
+        for spans in itertools.compress(self.arrays, self._of_bytes):
+            text_bytes = spans[start:stop, ..., 1].reshape(stop - start, -1).sum(axis=1)
+            stop = start + max(1, int(np.searchsorted(np.cumsum(text_bytes), block_bytes)))
+        return stop
+
+    @property
+    def window_starts(self) -> npt.NDArray[np.int64]:
+        """With which of the stored rows each window begins."""
+        assert self._windows is not None
+        return self._windows.starts
 
     def read_in_pieces(self) -> None:
         """From now on, `read_ahead` says what is read. Where a page is missing, the kernel would read its neighbours,
@@ -118,8 +141,8 @@ class _Windows:
         """path: of the file with the first row of each. One that is missing stands for a share of no window."""
         self._tf, self._length = tf, sequences["length"]
         self._span = sequences["length"] + sequences["horizon"]
-        self._starts = np.load(path, mmap_mode="r+") if os.path.exists(path) else np.empty(0, np.int64)
-        self._first_rows = _as_tensor(tf, self._starts)
+        self.starts = np.load(path, mmap_mode="r+") if os.path.exists(path) else np.empty(0, np.int64)
+        self._first_rows = _as_tensor(tf, self.starts)
 
     def rows(self, windows: Element) -> Tuple[Element, Element]:
         """(rows of the features, (..., length); row of the label and the weight, (...)), int64; windows: (...)."""
@@ -131,7 +154,7 @@ class _Windows:
         spans = []
         for start in range(piece[0], min(piece[0] + classes, piece[1])):
             last_start = start + (piece[1] - 1 - start) // classes * classes
-            spans.append((int(self._starts[start]), int(self._starts[last_start]) + self._span))
+            spans.append((int(self.starts[start]), int(self.starts[last_start]) + self._span))
         return spans
 
 
@@ -155,13 +178,17 @@ def _map_text(path: str) -> Bytes:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
+def _texts(spans: np.ndarray, content: Bytes) -> np.ndarray:
+    """The bytes objects at spans (..., 2), start and length of each in `content`: (...)."""
+    values = [content[start : start + length] for start, length in spans.reshape(-1, 2).tolist()]
+    return packing.text_array(values, spans.shape[:-1])
+
+
 def _gather_text(tf: TensorFlow, spans: np.ndarray, content: Bytes, tensor: TensorLayout) -> Gather:
     """spans: (rows, ..., 2), start and length of each value in `content`."""
 
     def take(rows: npt.NDArray[np.int64]) -> np.ndarray:
-        of_rows = spans[rows]
-        values = [content[start : start + length] for start, length in of_rows.reshape(-1, 2).tolist()]
-        return packing.text_array(values, of_rows.shape[:-1])
+        return _texts(spans[rows], content)
 
     def gather(rows: Element) -> Element:
         values = tf.numpy_function(take, [rows], tf.string, stateful=False)
@@ -176,8 +203,7 @@ def _gather_sparse(tf: TensorFlow, spans: np.ndarray, content: Bytes, tensor: Te
     size = tensor["shape"][0]
 
     def take(rows: npt.NDArray[np.int64]) -> Tuple[np.ndarray, np.ndarray]:
-        vectors = [content[start : start + length] for start, length in spans[rows].tolist()]
-        return packing.sparse_arrays(vectors, np.dtype(floatx))
+        return packing.sparse_arrays(_texts(spans[rows], content).tolist(), np.dtype(floatx))
 
     def gather(rows: Element) -> Element:
         indices, values = tf.numpy_function(take, [rows], (tf.int64, floatx), stateful=False)
@@ -215,10 +241,24 @@ def _as_tensor(tf: TensorFlow, array: np.ndarray) -> Element:
         return tf.convert_to_tensor(array)
 
 
-def in_order(tf: TensorFlow, share: StoredShare, steps: npt.NDArray[np.int64]) -> Dataset:
-    """The share's rows in their own order. steps: as `rank_data.edges` returns them."""
+def in_order(
+    tf: TensorFlow,
+    share: StoredShare,
+    steps: npt.NDArray[np.int64],
+    order: Callable[[int, int], npt.NDArray[np.int64]] | None = None,
+) -> Dataset:
+    """The share's rows in their own order, or in another. steps: as `rank_data.edges` returns them.
+
+    order: (start, stop) -> the share's rows that come as the rows start to stop - 1.
+    """
+
+    def ordered(start: Element, stop: Element) -> Element:
+        assert order is not None
+        rows = tf.numpy_function(lambda *bounds: order(*map(int, bounds)), [start, stop], tf.int64, stateful=False)
+        return tf.ensure_shape(rows, [None])
+
     groups = _Groups(tf, share, steps, np.array([0, len(steps) - 1]))
-    return _finish(tf, groups, groups.of_window(0, tf.range), len(steps) - 1)
+    return _finish(tf, groups, groups.of_window(0, tf.range if order is None else ordered), len(steps) - 1)
 
 
 def shuffled(tf: TensorFlow, share: StoredShare, steps: npt.NDArray[np.int64], order: RowOrder) -> Dataset:

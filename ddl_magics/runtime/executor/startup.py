@@ -19,11 +19,13 @@ SERVER_SECONDS = 30.0
 def connect(rank: Rank, peers: Mapping[str, Any], listener: PeerListener | None) -> None:
     """Meet the peers. peers: the driver's PEERS; listener: where they reach this rank, if they do."""
     config = rank.config
-    if listener is not None:
+    if listener is not None and config.spec.strategy in strategies.COLLECTIVE:
         from ..collectives import rendezvous
 
         rank.peers.ring = rendezvous.connect(listener, peers["addresses"])
-    elif config.spec.strategy == "ps":
+    elif listener is not None:
+        rank.peers.stay_apart(listener, peers["addresses"])
+    if config.spec.strategy == "ps":
         from ..parameter_server import shards
 
         rank.server = shards.connect(peers["servers"], config.credentials, config.rank, config.attempt, SERVER_SECONDS)

@@ -117,7 +117,8 @@ class _Worker:
     def _meet(self) -> PeerListener | None:
         """Announce this rank's address; returns once the peers' are known: its listener, if ranks reach each other."""
         listener, config = None, self._config
-        if config.spec.strategy in strategies.COLLECTIVE and config.workers > 1:
+        meets = config.spec.strategy in strategies.COLLECTIVE or config.manifest is not None  # for all rows of --data
+        if meets and config.workers > 1:
             from ..collectives.peer_listener import PeerListener
 
             listener = PeerListener(config.host, config.credentials, config.rank, config.attempt, config.workers)

@@ -13,7 +13,8 @@ class Progress:
 
     step: batches of this epoch. sync_rounds: exchanges of ranks with updates of their own, in this epoch.
     cell_collectives: those that the cell itself has called. exchanges: of gradients, in the run. evaluated: batches of
-    validation, in the run. training: a fit, or a loop of the cell's own, is in progress.
+    validation, in the run. row_blocks: of --data, exchanged by the ranks. training: a fit, or a loop of the cell's own,
+    is in progress.
     """
 
     fit: int = -1
@@ -23,6 +24,7 @@ class Progress:
     cell_collectives: int = 0
     exchanges: int = 0
     evaluated: int = 0
+    row_blocks: int = 0
     training: bool = False
 
     def begin_fit(self) -> None:

@@ -34,9 +34,10 @@ class Pulse(NamedTuple):
 
     @classmethod
     def of(cls, rank: Rank) -> Pulse:
-        progress, ring, server = rank.progress, rank.peers.ring, rank.server
-        waiting = (ring is not None and ring.busy) or (server is not None and server.busy)
+        progress, server = rank.progress, rank.server
+        waiting = rank.peers.busy or (server is not None and server.busy)
         moves = progress.evaluated + progress.sync_rounds + progress.cell_collectives + progress.exchanges
+        moves += progress.row_blocks
         return cls(progress.fit, progress.epoch, progress.step, moves, progress.training, waiting)
 
     @classmethod

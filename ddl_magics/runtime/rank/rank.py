@@ -33,6 +33,8 @@ class Training(Protocol):
 
     def alone(self) -> AbstractContextManager[None]: ...
 
+    def all_rows(self, dataset: Dataset) -> Dataset: ...
+
 
 class StrategyCluster(Protocol):
     """A rank's part of TensorFlow's own cluster: `tf_distribute.cluster.TfCluster`. strategy: None before `enter`."""
@@ -105,8 +107,7 @@ class Rank:
         goodbye = _goodbye(outcome)
         if self.cluster is not None:
             self.cluster.leave(goodbye)
-        if self.peers.ring is not None:
-            self.peers.ring.close(goodbye)
+        self.peers.close(goodbye)
         if self.server is not None:
             self.server.leave()
 
@@ -114,7 +115,7 @@ class Rank:
 def _goodbye(outcome: Outcome) -> str:
     """Why a rank leaves, in words for its peers."""
     if outcome == "finished":
-        return "its cell has ended; all ranks must call fit and ddl.allreduce equally often"
+        return "its cell has ended; all ranks must call fit, adapt and ddl.allreduce equally often"
     if outcome == "stopped":
         return "it was stopped"
     if outcome == "failed":

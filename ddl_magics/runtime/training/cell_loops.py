@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from ..collectives import announcement
 from ..gradients.gathering import all_gather
-from ..keras_types import Metric, Model, Tensor, Variable
-from . import distributed
+from ..keras_types import Dataset, Metric, Model, Tensor, Variable
+from . import derived_datasets, distributed
 from .calls import Call
 from .equal_weights import EqualWeights
 from .keras_access import KerasAccess
@@ -56,6 +56,10 @@ class CellLoops:
     def alone(self) -> contextlib.AbstractContextManager[None]:
         """While it lasts, this rank may call a model without the others, as `predict` does."""
         return self._context.calls.during(Call("predict", False))
+
+    def all_rows(self, dataset: Dataset) -> Dataset:
+        """`ddl.all_rows`."""
+        return derived_datasets.all_rows(dataset)
 
     # -- hooks
 

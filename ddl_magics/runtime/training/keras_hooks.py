@@ -28,6 +28,7 @@ from .fit_calls import FitCalls
 from .job_gradients import JobGradients
 from .job_logs import JobLogs
 from .keras_access import KerasAccess
+from .share_use import ShareUse
 from .step import StepHook
 from .step_context import StepContext
 from .step_states import ModelStep
@@ -69,6 +70,8 @@ class KerasHooks(KerasAccess):
         self.base_trainer.stop_training = self._fits.stop_training()
         files.install(self.rank.files.paths, self.config, self.keras)
         self.rank.data_wait.install()
+        if self.config.manifest is not None:
+            ShareUse(self.rank, self.calls, self.loops.loop).install(self.keras, self.trainer)
         self.hook_data()
         self.hook_steps()
         if self.config.size > 1:

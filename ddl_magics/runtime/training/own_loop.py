@@ -67,7 +67,10 @@ class TracedUpdate(NamedTuple):
 
 
 class OwnLoop:
-    """The steps of a rank between two calls of `fit`: they count as one loop, even if it trains several models."""
+    """The steps of a rank between two calls of `fit`: they count as one loop, even if it trains several models.
+
+    updates: those that this rank has seen in the run.
+    """
 
     def __init__(self, rank: Rank, rows: RowCounter, average: Callable[[list[Model]], None]) -> None:
         """average: averages over ranks the variables of trained models that gradients do not change."""
@@ -82,6 +85,7 @@ class OwnLoop:
         self._read_rows: list[int] = []  # of each batch read since the last step
         self._updates = 0  # since the last step
         self._apart = False  # there were updates since the last average
+        self.updates = 0
         self._alone = not rank.config.reduces_gradients
         self._looks = 0 if self._alone else LOOKS
 
@@ -101,6 +105,7 @@ class OwnLoop:
             self._models.append(model)
         buckets, stop = self._begin(), self._rank.stop
         stop.fitting = True
+        self.updates += 1
         buckets.begin_step()
         try:
             logs = take()
@@ -113,6 +118,11 @@ class OwnLoop:
         if stop.run_agreed or (stop.asked and self._alone):
             raise StopRun
         return logs
+
+    @property
+    def hides_updates(self) -> bool:
+        """Whether a loop may make updates that are not seen here, as they are of a traced function."""
+        return self._alone and self._buckets is not None
 
     # -- an optimizer and ddl.distribute
 
@@ -169,6 +179,7 @@ class OwnLoop:
         """Count an update that this rank makes on its own, or traces."""
         self._begin()
         self._updates += 1
+        self.updates += 1
 
     def update(self, traced: TracedUpdate, sample: np.ndarray) -> tuple[np.int64, np.int64, np.ndarray]:
         """Count an update that is about to be made. Called by TensorFlow.
@@ -182,6 +193,7 @@ class OwnLoop:
         """
         buckets = self._begin()
         self._updates += 1
+        self.updates += 1
         if self._in_work:
             self._apart = True
             rows, total, check = self._in_work.use()
