@@ -126,8 +126,8 @@ Beside the variables of the notebook, a `%%distributed` cell has these names.
 | `keras`, `tf`, `np` | imported where the cell uses the name without an import |
 | `ddl` | the rank, and what ranks do together, as below |
 
-Every rank must call `allreduce`, `barrier`, `all_gather` and `result` alike. [Training loops of your own](loops.md) has
-an example of `ddl.distribute`, `ddl.log` and `ddl.result`.
+Every rank must call `allreduce`, `barrier`, `all_gather`, `all_rows` and `result` alike.
+[Training loops of your own](loops.md) has an example of `ddl.distribute`, `ddl.log` and `ddl.result`.
 
 ## `ddl`
 

@@ -43,7 +43,7 @@ inside = features.preprocessors["value"]
 learned["features"] = [np.asarray(inside.mean).tolist(), features.preprocessors["word"].get_vocabulary()]
 both = L.Normalization()
 pair = tf.data.Dataset.zip((dataset, validation)) if validation is not None else dataset.map(lambda *e: (e, e))
-both.adapt(pair.map(lambda ours, held_out: ours[0]["value"][:13, None] + held_out[0]["value"][:13, None]))
+both.adapt(pair.map(lambda ours, held_out: ours[0]["value"][:10, None] + held_out[0]["value"][:10, None]))
 learned["both"] = np.asarray(both.mean).tolist()
 learned = json.dumps(learned)
 """
@@ -61,15 +61,21 @@ history = model.fit(dataset.map(lambda x, y: (x["value"][:, None], y)), verbose=
 print("counted:", counted)
 """
 
-#: Which trains by a loop, and counts.
-ALL_ROWS = """
+LOOP = """
 import keras, tensorflow as tf
 model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
 optimizer = keras.optimizers.SGD(0.1)
-for x, y in ddl.distribute(dataset):
+@tf.function
+def step(x):
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean(model(x["value"][:, None]) ** 2)
     optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+for epoch in range(2):
+    for x, y in dataset:
+        step(x)
+"""
+
+ALL_ROWS = """
 rows = [v for x, y in ddl.all_rows(dataset.map(lambda x, y: (x["value"], y))) for v in x.numpy().tolist()]
 print("in order:", rows == sorted(rows), len(rows))
 """
@@ -94,6 +100,8 @@ def table(rows=ROWS, seed=5):
 
 TABLE, HELD_OUT = table(), table(700, 6)
 FEATURES = ["word", "text", "number", "value"]
+#: Of the notice that a rank has a share.
+BEGINNING = "this cell reads --data itself"
 
 PLAIN = f"""
 import json, sys, numpy as np, tensorflow as tf
@@ -141,7 +149,7 @@ def test_a_data_frame(spark_cluster):
     for rank in range(2):
         assert learned(ended, rank) == expected(TABLE, HELD_OUT)
         assert f"counted: {ROWS // 2}" in ended.logs(rank)
-    (notice,) = notices(ended, "this cell reads --data itself")
+    (notice,) = notices(ended, BEGINNING)
     assert "1 of 2; ddl.all_rows(dataset) has those of all workers" in notice
 
 
@@ -157,19 +165,26 @@ def test_files_and_a_parameter_server(spark_cluster, files):
     ended = run(spark_cluster(2), files, strategy="ps")
     for rank in range(2):
         assert learned(ended, rank) == expected(TABLE)
-    assert len(notices(ended, "this cell reads --data itself")) == 1
+    assert len(notices(ended, BEGINNING)) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.executors(3)
-def test_three_workers_and_a_loop_that_trains(spark_cluster):
-    """Whose share is its own: nothing is said of it, and `ddl.all_rows` has what it does not."""
+def test_three_workers(spark_cluster):
     spark = spark_cluster(3)
-    ended = run(spark)
-    assert all(learned(ended, rank) == expected(TABLE) for rank in range(3))
-    ended = run(spark, cell=ALL_ROWS)
+    ended = run(spark, workers=3)
+    assert [learned(ended, rank) == expected(TABLE) for rank in range(3)] == [True] * 3
+    ended = run(spark, cell=ALL_ROWS, workers=3)
     assert all(f"in order: True {ROWS}" in ended.logs(rank) for rank in range(3))
-    assert notices(ended, "this cell reads --data itself") == []
+
+
+@pytest.mark.slow
+def test_nothing_is_said_of_a_loop_that_trains(spark_cluster):
+    """Its share is what it is to have."""
+    ended = run(spark_cluster(2), cell=LOOP)
+    assert ended.of_kind("fit") and notices(ended, BEGINNING) == []
+    ended = run(spark_cluster(2), cell="list(dataset)" + LOOP)
+    assert len(notices(ended, BEGINNING)) == 1
 
 
 @pytest.mark.slow
@@ -178,4 +193,4 @@ def test_keras2(spark_cluster):
     ended = run(spark_cluster(2, paths.KERAS2_PYTHON), validation="held_out")
     for rank in range(2):
         assert learned(ended, rank) == expected(TABLE, HELD_OUT, paths.KERAS2_PYTHON)
-    assert len(notices(ended, "this cell reads --data itself")) == 1
+    assert len(notices(ended, BEGINNING)) == 1

@@ -6,11 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.feeds import LocalSpark, shares
-from support.rings import ThreadRing
+from support.rings import CREDENTIALS, ThreadRing, together
 
 from ddl_magics.runtime.collectives.announcement import ROWS, STEP, Announcement, Diverged
+from ddl_magics.runtime.collectives.peer_listener import PeerListener
 from ddl_magics.runtime.data import all_rows, share_files
 from ddl_magics.runtime.data.all_rows import AllRows
+from ddl_magics.runtime.rank import peers
+from ddl_magics.runtime.rank.progress import Progress
 
 TABLE_ROWS = 2113
 VOCABULARY = ["", "oak", "birch tree", "\u00e4sche", "a\0"]
@@ -136,3 +139,28 @@ def test_a_full_disk_is_named(local, tmp_path, monkeypatch):
     monkeypatch.setattr("os.posix_fallocate", no_room)
     with pytest.raises(share_files.NoRoom, match="No space left on device; make room"):
         AllRows(manifest, folders[0], 0, 10, lambda *_: [b"", b""]).dataset(tf, "train")
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_ranks_that_do_not_meet_otherwise(monkeypatch, comes):
+    """As those of a parameter server. One that does not come is named, after a while."""
+    monkeypatch.setattr(peers, "MEET_SECONDS", 30.0 if comes else 0.5)
+    listeners = [PeerListener("127.0.0.1", CREDENTIALS, rank, 0, 2) for rank in range(2)]
+    addresses = [listener.address for listener in listeners]
+
+    def bring(rank):
+        rank_peers = peers.Peers(None, Progress(), None)
+        rank_peers.stay_apart(listeners[rank], addresses)
+        try:
+            return [rank_peers.gather_rows("train", number, b"%d" % rank) for number in range(2)]
+        finally:
+            rank_peers.close("the test is over")
+
+    results = together([functools.partial(bring, rank) for rank in range(2 if comes else 1)])
+    if comes:
+        assert results == [[[b"0", b"1"]] * 2] * 2
+    else:
+        (error,) = results
+        assert isinstance(error, RuntimeError)
+        assert str(error).startswith("the rows of --data of all workers cannot be had: rank 1 is gone: ")
+        listeners[1].close()
