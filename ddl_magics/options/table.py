@@ -170,10 +170,11 @@ _TRAINING = (
     ),
     Option(
         "--seed",
-        "Random seed of the run; those of the workers follow from it.",
+        "Random seed of the run; those of the workers follow from it. Without it, workers continue the random numbers "
+        "of the session, if a cell has seeded them.",
         read_seed,
         metavar="N",
-        default_text="drawn at random",
+        default_text="the session's, or drawn at random",
     ),
     Option(
         "--target",
