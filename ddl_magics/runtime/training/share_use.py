@@ -13,7 +13,7 @@ from typing import Any, Callable
 import tensorflow as tf
 
 from ..gradients.batch import Share
-from ..keras_types import Dataset, Layer, is_of_keras
+from ..keras_types import Dataset, Layer, Model, is_of_keras
 from ..rank.rank import Rank
 from ..trial.patching import wrap
 from . import derived_datasets, share
@@ -26,6 +26,10 @@ _KNOWS = re.compile(r"\bddl\s*\.\s*(all_gather|all_rows|allreduce|result)\b")
 _PART = (
     "this cell reads --data itself, where a worker has its own share of the rows: 1 of %d; ddl.all_rows(dataset) has "
     "those of all workers, and adapt takes them by itself"
+)
+_PREDICTS = (
+    "predict gets --data here, where a worker has its own share of the rows: 1 of %d; "
+    "model.predict(ddl.all_rows(dataset)) predicts those of all workers"
 )
 _LOCAL = "adapt learns from this worker's rows alone, as its dataset is one of ddl.local(...)"
 
@@ -50,7 +54,7 @@ class ShareUse:
         wrap(tf.data.Dataset, "__iter__", self._iterate)
         wrap(tf.data.Dataset, "reduce", self._iterate)
         for name in ("fit", "evaluate", "predict"):
-            wrap(trainer, name, self._before)
+            wrap(trainer, name, self._call)
         self._rank.at_cell_end.insert(0, self._judge)
 
     def _adapt(self, original: Callable[..., Any], layer: Layer, *args: Any, **kwargs: Any) -> Any:
@@ -73,9 +77,13 @@ class ShareUse:
             self._updates = self._loop.updates
         return original(dataset, *args, **kwargs)
 
-    def _before(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def _call(self, original: Callable[..., Any], model: Model, *args: Any, **kwargs: Any) -> Any:
+        """In place of a method of the model that reads a dataset."""
         self._judge()
-        return original(*args, **kwargs)
+        data = args[0] if args else kwargs.get("x")
+        if original.__name__ == "predict" and isinstance(data, tf.data.Dataset) and derived_datasets.is_part(data):
+            self._rank.reporter.notice_once("info", _PREDICTS % self._rank.config.workers)
+        return original(model, *args, **kwargs)
 
     def _judge(self) -> None:
         """Say that the loop had a part of the rows, if it did not train."""

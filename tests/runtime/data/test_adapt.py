@@ -58,7 +58,7 @@ inputs = keras.Input((1,))
 model = keras.Model(inputs, L.Dense(1)(normalization(inputs)))
 model.compile("sgd", "mse")
 history = model.fit(dataset.map(lambda x, y: (x["value"][:, None], y)), verbose=0)
-print("counted:", counted)
+print("counted:", counted, len(model.predict((validation or dataset).map(lambda x, y: x["value"][:, None]), verbose=0)))
 """
 
 LOOP = """
@@ -148,9 +148,10 @@ def test_a_data_frame(spark_cluster):
     ended = run(spark_cluster(2), validation="held_out")
     for rank in range(2):
         assert learned(ended, rank) == expected(TABLE, HELD_OUT)
-        assert f"counted: {ROWS // 2}" in ended.logs(rank)
-    (notice,) = notices(ended, BEGINNING)
-    assert "1 of 2; ddl.all_rows(dataset) has those of all workers" in notice
+        assert f"counted: {ROWS // 2} 350" in ended.logs(rank)
+    for beginning in (BEGINNING, "predict gets --data here"):
+        (notice,) = notices(ended, beginning)
+        assert "share of the rows: 1 of 2; " in notice and "ddl.all_rows(dataset)" in notice
 
 
 @pytest.fixture
