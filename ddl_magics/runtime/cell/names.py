@@ -18,7 +18,7 @@ import types
 from typing import Any, Collection, Dict, Mapping
 
 from ..data.transform import read as read_transform
-from . import frameworks, function_sources, notebook_only, process_settings, read_first
+from . import frameworks, function_sources, keras_objects, notebook_only, process_settings, read_first
 
 #: Names that a rank defines before the cell runs, with what gives them.
 PREDEFINED = {
@@ -33,6 +33,10 @@ USUAL_MODULES = {"keras": "keras", "tf": "tensorflow", "np": "numpy"}
 #: Modules of the standard library whose objects belong to a process. To ask one whether it can be pickled costs
 #: nothing; to ask a model or an array would copy it.
 _SYSTEM = frozenset(("_thread", "_queue", "multiprocessing", "select", "socket", "sqlite3", "ssl", "subprocess"))
+
+
+#: The end of that module's name, which begins differently on the machines of a cluster.
+_KERAS_OBJECTS = ".cell.keras_objects"
 
 
 class NameProblem(Exception):
@@ -107,23 +111,24 @@ def pack(source: str, captured: Mapping[str, Any], namespace: Mapping[str, Any])
     for name, value in process_settings.registered():
         with contextlib.suppress(Exception):  # it is the cell's, if that uses it, and refused below
             _pickler(io.BytesIO(), namespace).dump(value)
-            pickler.dump(value)
+            pickler.dump_whole(value)
             registered.append(name)
     for name, value in captured.items():
         if isinstance(value, types.ModuleType):
             modules[name] = value.__name__
             continue
         try:
-            pickler.dump(value)
+            pickler.dump_whole(value)
         except Exception as error:  # whatever a value's __reduce__ raises
             raise _cannot_travel(name, value, error) from None
         names.append(name)
     for name in USUAL_MODULES.keys() & free_names(source).keys() - set(names):
         modules.setdefault(name, USUAL_MODULES[name])
+    name_counts = keras_objects.name_counts() if pickler.with_keras else None
     sources, values = function_sources.of(pickler.files), buffer.getvalue()
     del pickler, buffer  # before the values are there twice
     packed = {"names": names, "values": values, "modules": modules, "sources": sources}
-    packed.update(settings=settings.as_tuple(), registered=registered)
+    packed.update(settings=settings.as_tuple(), registered=registered, name_counts=name_counts)
     return pickle.dumps(packed, protocol=4)
 
 
@@ -146,15 +151,41 @@ def _pickler(buffer: io.BytesIO, namespace: Mapping[str, Any]) -> Any:
         def __init__(self, buffer: io.BytesIO, namespace: Mapping[str, Any]) -> None:
             super().__init__(buffer, protocol=4)  # not 5, in which NumPy 2 writes arrays that NumPy 1 cannot read
             self.files: set[str] = set()
+            self.with_keras = False  # an object of Keras is in the pickle
+            self.incomplete: list[Any] = []  # objects of Keras, in the pickle, that `keras_objects.complete` completes
             shared = _CellGlobals(__name__="__main__")
             self.globals_ref.update({id(scope): shared for scope in (namespace, sys.modules["__main__"].__dict__)})
 
         def reducer_override(self, value: Any) -> Any:
             if isinstance(value, types.CodeType):
                 self.files.add(value.co_filename)
-            return super().reducer_override(value)
+            reduction = keras_objects.reduction(value)
+            if reduction is None:
+                return super().reducer_override(value)
+            self.with_keras = True
+            if len(reduction) > 2 and keras_objects.needs_completion(value):
+                self.incomplete.append(value)
+            return reduction
+
+        def dump_whole(self, value: Any) -> None:
+            """For `_Unpickler.load_whole`."""
+            self.incomplete = []
+            self.dump(value)
+            self.dump((keras_objects.nodes_of(self.incomplete), self.incomplete))
 
     return Pickler(buffer, namespace)  # the class refers to neither, as it lives until the next garbage collection
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if module.endswith(_KERAS_OBJECTS):
+            return getattr(keras_objects, name)
+        return super().find_class(module, name)
+
+    def load_whole(self) -> Any:
+        value = self.load()
+        keras_objects.complete(*self.load())
+        return value
 
 
 def captured(
@@ -266,7 +297,6 @@ def unpack(blob: bytes, streams: bool = False) -> set[str]:
     packed = pickle.loads(blob)
     function_sources.remember(packed["sources"])
     settings = process_settings.ProcessSettings.of_tuple(packed["settings"])
-    settings = settings if streams else settings._replace(streams=None)
     process_settings.apply(settings)
     namespace = vars(sys.modules["__main__"])
     for name, module in packed["modules"].items():
@@ -276,15 +306,19 @@ def unpack(blob: bytes, streams: bool = False) -> set[str]:
             text = "the module %r, used as %r, is missing on the worker (%s): install it on the executors"
             raise NameProblem(text % (module, name, error)) from None
     values = {}
-    unpickler = pickle.Unpickler(io.BytesIO(packed["values"]))
+    unpickler = _Unpickler(io.BytesIO(packed["values"]))
     for name in packed["registered"]:
-        process_settings.register(name, unpickler.load())
+        process_settings.register(name, unpickler.load_whole())
     for name in packed["names"]:
         try:
-            values[name] = unpickler.load()
+            values[name] = unpickler.load_whole()
         except Exception as error:
             text = "%r cannot be restored on the worker (%s): make it in the cell, or install the same packages there"
             raise NameProblem(text % (name, error)) from None
+    if packed["name_counts"] is not None:
+        keras_objects.set_name_counts(packed["name_counts"])
+    if streams:
+        process_settings.continue_streams(settings.streams)  # last: to restore a value may draw a number
     # After the globals of functions: these are as the run found them when it started, perhaps from a queue.
     namespace.update(values)
     return {*packed["modules"], *values}

@@ -284,7 +284,7 @@ def _seed_of(generator: Any) -> Any:
 
 
 def apply(settings: ProcessSettings) -> None:
-    """On a rank: take them over."""
+    """On a rank: take all over but the random numbers."""
     os.environ.update(settings.variables)
     sys.path[1:1] = [path for path in settings.paths if path not in sys.path]
     for entry in reversed(settings.filters):
@@ -295,11 +295,12 @@ def apply(settings: ProcessSettings) -> None:
     for setting in SETTINGS:
         if setting.name in settings.values:
             setting.write(__import__(setting.module, fromlist=["_"]), settings.values[setting.name])
-    if settings.streams is not None:
-        _continue(settings.streams)
 
 
-def _continue(streams: Streams) -> None:
+def continue_streams(streams: Streams | None) -> None:
+    """On a rank: take over where the session's random numbers are, if they are seeded."""
+    if streams is None:
+        return
     import random
 
     if streams.numpy is not None:
