@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 _Reduction = Tuple[Any, ...]
 
 #: What a model or a layer has of its last step, or makes anew when it is needed: graphs of this process.
-_OF_PROCESS = {
+_OF_PROCESS: Dict[str, Callable[[], Any]] = {
     "_inbound_nodes": list,  # a model brings those of its layers
     "_outbound_nodes": list,
     "_losses": list,
@@ -39,7 +39,7 @@ def reduction(value: Any) -> _Reduction | None:
     return None
 
 
-def new(cls: type) -> Any:
+def new(cls: Any) -> Any:
     """An instance without state. A layer's `__new__` wraps its methods."""
     return cls.__new__(cls)
 
@@ -68,8 +68,7 @@ def mutable_table(kind: type, dtypes: Tuple[str, str], keys: Any, values: Any, d
 def _of_saveable(value: Any, kind: type) -> _Reduction:
     state = {key: item for key, item in vars(value).items() if not _wraps_method_of(value, item)}
     state.update((key, empty()) for key, empty in _OF_PROCESS.items() if key in state)
-    if "_distribution_strategy" in state:  # the optimizer's
-        del state["_distribution_strategy"]
+    state.pop("_distribution_strategy", None)  # the optimizer's
     return new, (kind,), state, None, None, set_state
 
 

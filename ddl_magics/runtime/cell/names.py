@@ -127,7 +127,7 @@ def pack(source: str, captured: Mapping[str, Any], namespace: Mapping[str, Any])
     name_counts = keras_objects.name_counts() if pickler.with_keras else None
     sources, values = function_sources.of(pickler.files), buffer.getvalue()
     del pickler, buffer  # before the values are there twice
-    packed = {"names": names, "values": values, "modules": modules, "sources": sources}
+    packed: dict[str, Any] = {"names": names, "values": values, "modules": modules, "sources": sources}
     packed.update(settings=settings.as_tuple(), registered=registered, name_counts=name_counts)
     return pickle.dumps(packed, protocol=4)
 
@@ -281,7 +281,7 @@ def _refuse_by_type(name: str, value: Any) -> None:
 
 
 def _cannot_travel(name: str, value: Any, error: Exception) -> NameProblem:
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
     kind = type(value).__name__
     return NameProblem("%r (%s) cannot travel to the workers (%s); make it inside the cell" % (name, kind, reason))
 

@@ -1,10 +1,11 @@
-"""Objects of Keras arrive on a rank as they are in the session: what a cell prints there, it would print in the notebook."""
+"""Objects of Keras arrive on a rank as they are: what a cell prints there, it would print in the notebook."""
 
 import json
 import sys
 
+import numpy as np
 import pytest
-from support.paths import KERAS2_PYTHON
+from support import launch
 from support.processes import completed, environment
 
 pytest.importorskip("pyspark")
@@ -32,11 +33,10 @@ open(sys.argv[1], "wb").write(names.pack(source, names.captured(source, vars()),
 
 def same_in_both(earlier, cell, folder, python=sys.executable):
     """What the cell prints, in the session and in a process that has only what has travelled."""
-    runs = "run('<cell>', %r)" % cell
+    runs = f"run('<cell>', {cell!r})"
     outputs = []
-    for code in ("run('<earlier>', %r)" % earlier + PACKS.format(cell=cell) + runs, TAKES_OVER + runs):
-        code = NOTEBOOK + code
-        command = [python, "-c", code, str(folder / "names.pkl")]
+    for code in (f"run('<earlier>', {earlier!r})" + PACKS.format(cell=cell) + runs, TAKES_OVER + runs):
+        command = [python, "-c", NOTEBOOK + code, str(folder / "names.pkl")]
         outputs.append(completed(command, env=environment(), timeout=110).stdout.splitlines()[-1])
     there, here = map(json.loads, outputs)
     assert here == there
@@ -145,3 +145,45 @@ print(json.dumps([value.decode() if isinstance(value, bytes) else value for valu
 
 def test_objects_of_keras_arrive_as_they_are(tmp_path):
     same_in_both(MODELS, CELL, tmp_path)
+
+
+#: A model that earlier cells have made and trained goes on; its encoder and its optimizer are also variables.
+GOES_ON = """
+fit = dict(batch_size=8, epochs=2, shuffle=False, verbose=0)
+losses = autoencoder.fit(x, x, **fit).history["loss"]
+encoder.trainable = False
+optimizer.learning_rate = 0.001
+autoencoder.compile(optimizer, close)
+losses += autoencoder.fit(x, x, **fit).history["loss"]
+value = [losses, int(optimizer.iterations)]
+value += [weight.tolist() for weight in encoder.get_weights() + autoencoder.get_weights()]
+"""
+
+
+@pytest.fixture
+def float64():
+    keras = pytest.importorskip("keras")
+    keras.config.set_floatx("float64")
+    yield
+    keras.config.set_floatx("float32")
+
+
+def test_a_trained_model_goes_on_as_in_one_process(rank_pool, float64):
+    session = {"__name__": "builtins"}
+    earlier = """
+import keras, numpy as np
+x = np.random.default_rng(0).normal(size=(32, 6))
+scale = 2.0
+def close(truth, prediction):
+    return keras.ops.mean((truth - prediction) ** 2, axis=-1) * scale
+encoder = keras.Sequential([keras.Input((6,)), keras.layers.Dense(3, activation=lambda t: keras.ops.tanh(t * scale))])
+autoencoder = keras.Sequential([keras.Input((6,)), encoder, keras.layers.Dense(6)])
+optimizer = keras.optimizers.Adam(0.01)
+autoencoder.compile(optimizer, close)
+autoencoder.fit(x, x, batch_size=8, verbose=0)
+"""
+    exec(earlier, session)
+    value = launch.finished(rank_pool(2), GOES_ON + "value", session).result
+    exec(GOES_ON, session)
+    for theirs, ours in zip(value, session["value"], strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=0, atol=1e-9)
