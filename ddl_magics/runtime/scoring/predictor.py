@@ -92,7 +92,13 @@ class Predictor:
         session = session_of(frame)
         task = Tasks(session.sparkContext, self._model, self._custom_objects)
         first_rows = frame.limit(TRIED_ROWS if self._lenient else 1)
-        shapes, outputs = _describe_first_row(first_rows, task(scorer.describe, plan=plan))
+        description = _description(first_rows.rdd, task(scorer.describe, plan=plan))
+        if description is None:  # a batch of a stream may be empty
+            no_rows = session.sparkContext.parallelize([None], 1)
+            description = _description(no_rows, task(scorer.describe_zeros, plan=plan))
+        if description is None:
+            raise DataError("%s has no rows that could tell the type of a prediction" % FRAME)
+        shapes, outputs = description
         fields = self._fields(frame, outputs)
         plan = {**plan, "inputs": {**inputs, "shapes": shapes}, "batch_rows": bounded(self._batch_rows, shapes)}
         schema = StructType([*frame.schema.fields, *fields])
@@ -209,18 +215,17 @@ def check_frame(frame: DataFrame) -> None:
         )
 
 
-def _describe_first_row(frame: DataFrame, describe: Task) -> scorer.Description:
+def _description(rows: Any, describe: Task) -> scorer.Description | None:
+    """What the first row tells of the predictions. rows: an RDD."""
     try:
-        rows = frame.rdd.mapPartitions(describe)
-        descriptions = jvm_gateway.collect_until_interrupted(rows, "prediction of the first row")
+        descriptions = jvm_gateway.collect_until_interrupted(
+            rows.mapPartitions(describe), "prediction of the first row"
+        )
     except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
         raise _cannot_be_scored(error) from error
     if descriptions and isinstance(descriptions[0], str):
         raise _cannot_be_scored(descriptions[0])
-    if not descriptions:
-        raise DataError("%s has no rows that could tell the type of a prediction" % FRAME)
-    description: scorer.Description = descriptions[0]
-    return description
+    return descriptions[0] if descriptions else None
 
 
 def _cannot_be_scored(error: Exception | str) -> DataError:

@@ -135,6 +135,46 @@ def describe(
         pass
 
 
+def describe_zeros(
+    rows: Iterable[Row], model: Callable[[], Model], plan: Plan, make_arrays: MakeArrays
+) -> Iterator[Union[Description, str]]:
+    """As `describe`, where no row can be read: the model is called with a row of zeros and empty texts.
+
+    Yields nothing where the shape of an array is known neither from training nor from the model.
+    """
+    inputs = plan["inputs"]
+    try:
+        shapes = inputs["shapes"] or shapes_of_inputs(model(), inputs)
+        if all(shape is not None for shape in shapes):
+            arrays = [
+                np.full((1, *shape), b"", object) if use == "string" else np.zeros((1, *shape))
+                for shape, use in zip(shapes, inputs["uses"])
+            ]
+            outputs = call(model(), arrays, inputs)
+            yield shapes, [(name, array.dtype.name, dimensions(array)) for name, array in outputs]
+    except Exception as error:
+        yield "".join(traceback.format_exception_only(type(error), error))
+
+
+def shapes_of_inputs(model: Model, inputs: Inputs) -> List[Any]:
+    """The shape of a row's values of each tensor, or None where it is not known."""
+    expected = {tensor.name: tensor.shape for tensor in getattr(model, "inputs", None) or ()}
+    if len(expected) == 1 and isinstance(inputs["features"], int):
+        expected = {"": next(iter(expected.values()))}
+    names = {} if isinstance(inputs["features"], int) else {index: name for name, index in inputs["features"].items()}
+    shapes: List[Any] = []
+    for index, columns in enumerate(inputs["tensors"]):
+        if len(columns) > 1:
+            shapes.append([len(columns)])
+        elif inputs["columns"][columns[0]]["depth"] == 0:
+            shapes.append([])
+        else:
+            sizes = list(expected.get(names.get(index, ""), (None, None)))[1:]
+            is_known = "transform" not in inputs and None not in sizes
+            shapes.append(sizes if is_known else None)
+    return shapes
+
+
 def tensors(batch: Sequence[Row], plan: Plan, make_arrays: MakeArrays) -> Tuple[Sequence[int], Arrays]:
     """(indices of the rows that can be read, the arrays of these)."""
     inputs, values = plan["inputs"], [[row[index] for index in plan["indices"]] for row in batch]

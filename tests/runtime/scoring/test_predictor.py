@@ -159,6 +159,20 @@ def test_the_first_row_is_described_and_all_are_read(line):
         assert not list(given) and (found == said or "could not convert" in found)
 
 
+def test_an_empty_batch_has_the_columns_of_others(frame, line):
+    """A stream goes on where a filter leaves no row of a micro-batch."""
+    empty = frame.where("id < 0")
+    for rows, model, options in [
+        (empty, line, {"features": ["a", "b", "c"]}),
+        (frame.sparkSession.createDataFrame([], frame.schema), line, {"features": ["a", "b", "c"]}),
+        (empty, line, {"features": ["vector"]}),
+    ]:
+        scored = predict(rows, model, **options)
+        assert scored.schema == predict(frame, model, **options).schema and scored.count() == 0
+    with pytest.raises(CannotScore, match="has no rows that could tell the type of a prediction"):
+        predict(empty, keras.Sequential([keras.Input((None, 1)), keras.layers.LSTM(1)]), features=["vector"])
+
+
 def test_large_rows_are_fewer_at_once():
     assert bounded(1024, [[784], []]) == 1024 and bounded(1024, [[224, 224, 3]]) == 26
     assert bounded(7, []) == 7 and bounded(1024, [[10**9]]) == 1
@@ -177,8 +191,6 @@ def test_what_cannot_be_scored_is_one_line(frame, line):
         with pytest.raises(CannotScore, match=message) as caught:
             predict(frame, line, **options)
         assert "\n" not in str(caught.value)
-    with pytest.raises(CannotScore, match="has no rows that could tell"):
-        predict(frame.where("id < 0"), line, features=["a", "b", "c"])
     with pytest.raises(CannotScore, match="a list is no Spark DataFrame"):
         predict([1], line, features=["a"])
     with pytest.raises(CannotScore, match="a int cannot score rows: give a Keras model"):
