@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Iterator
 
+import tensorflow as tf
+
 from ..trial import SimulatedGather
 from .batch import Share
 
@@ -16,6 +18,7 @@ class TracedStep:
 
     Attributes:
         share: None outside of a step on cut data.
+        graph: The graph that the step becomes a part of; in an eager step the default one.
         sums: The loss of a train_step of the cell is a sum over rows, not a mean.
         declared: The cell has passed `reduction` to `ddl.distribute`: gradients are scaled, not losses that sum.
         as_sum: How a compiled loss that sums was treated since the last update: `AS_DECLARED`, or scaled by the rows of
@@ -31,6 +34,7 @@ class TracedStep:
 
     def __init__(self) -> None:
         self.share: Share | None = None
+        self.graph: Any = None
         self.sums = self.declared = self.alone = self.trial = self.weighed = self.gathers = False
         self.factor: float | None = None
         self.as_sum: str | None = None
@@ -48,9 +52,10 @@ class TracedStep:
 
     def enter(self, share: Share) -> None:
         self.share, self.sums, self.declared, self.as_sum = share, False, False, None
+        self.graph = tf.compat.v1.get_default_graph()
 
     def leave(self) -> None:
-        self.share = None
+        self.share = self.graph = None
 
     @contextlib.contextmanager
     def state(self, **values: Any) -> Iterator[None]:

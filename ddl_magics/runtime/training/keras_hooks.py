@@ -87,6 +87,7 @@ class KerasHooks(KerasAccess):
             for kind in (self.keras.metrics.Mean, self.keras.metrics.Sum):
                 wrap(kind, "update_state", self._average)
             self.hook_batchnorm()
+            self.context.lengths.install()
         elif self.config.local_updates and self.config.size > 1:
             wrap(self.metrics_container, "build", self._build_metrics)
 

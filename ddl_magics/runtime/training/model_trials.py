@@ -9,12 +9,17 @@ import tensorflow as tf
 from ..keras_types import Batch
 from ..trial import cell_code
 from .step_states import ModelStep
-from .step_trial import Shares
+from .step_trial import BY_LENGTHS, Shares
 from .step_weighing import Kinds
 
 _COUPLED_ROWS = (
     "the model %r couples the rows of a batch: its output for a row depends on other rows, and each worker gets a part "
     "of a batch; gather the rows that its layer looks at with ddl.all_gather(tensor), or use --strategy ps"
+)
+_LENGTHS = (
+    "the model %r takes a length from the rows of a batch, as of the longest, and each worker gets a part of a batch: "
+    "give it a fixed length, cut and pad in the dataset (dataset.map), whose batches are whole, or make the length by "
+    "to_tensor() of a ragged tensor or tf.sequence_mask(lengths), on which workers agree; or use --strategy ps"
 )
 _NUMPY = (
     "%s computes with NumPy: the trial with made-up rows does not see bounds there, such as that of "
@@ -66,10 +71,11 @@ class ModelTrials:
         if not self._is_model_untried or (has_layers and not model.built):
             return
         self._is_model_untried = False
-        if cell_code.has_code_of_the_cell(model) and self._context.trial.couples_rows(
-            model, batch, self._shares(batch)
-        ):
-            raise ValueError(_COUPLED_ROWS % type(model).__name__)
+        if not cell_code.has_code_of_the_cell(model):
+            return
+        coupled_by = self._context.trial.couples_rows(model, batch, self._shares(batch))
+        if coupled_by:
+            raise ValueError((_LENGTHS if coupled_by == BY_LENGTHS else _COUPLED_ROWS) % type(model).__name__)
 
     def _shares(self, batch: Batch) -> Shares:
         fit, size, rows = self._context.calls.fit, self._context.config.size, _static_rows(batch)

@@ -13,6 +13,7 @@ from ..gradients.whole_metrics import WholeMetrics
 from ..gradients.within_step import WithinStep
 from ..rank.config import RankConfig
 from ..rank.rank import Rank
+from .batch_lengths import BatchLengths
 from .calls import Calls
 from .noise import Noise
 from .rows import RowCounter
@@ -25,7 +26,8 @@ class StepContext:
     """calls: the calls of Keras in progress. traced: the step that is being traced. within: exchanges in mid-step.
 
     metric_sums: sums the states of metrics over ranks; whole_metrics: updates those that do not add up with the rows of
-    all ranks. trial: finds out what a step does to rows; weighing: weighs its losses accordingly.
+    all ranks. lengths: agrees on lengths that a step takes from its rows. trial: finds out what a step does to rows;
+    weighing: weighs its losses accordingly.
     """
 
     rank: Rank
@@ -34,6 +36,7 @@ class StepContext:
     traced: TracedStep
     within: WithinStep
     noise: Noise
+    lengths: BatchLengths
     batchnorm: SyncBatchNorm
     batch_loss: BatchLoss
     metric_sums: MetricSums
@@ -50,7 +53,7 @@ class StepContext:
         """layer_class, batchnorm_class: of the Keras in use."""
         config, reporter, traced = rank.config, rank.reporter, TracedStep()
         within, metric_sums = WithinStep(rank.peers, rank.errors, traced), MetricSums(rank.peers)
-        gather = config.spec.gather or "auto"
+        gather, noise = config.spec.gather or "auto", Noise(config, traced, within)
         weighing = StepWeighing(traced, within, reporter)
         return cls(
             rank=rank,
@@ -58,7 +61,8 @@ class StepContext:
             rows=RowCounter(),
             traced=traced,
             within=within,
-            noise=Noise(config, traced, within),
+            noise=noise,
+            lengths=BatchLengths(traced, within, noise),
             batchnorm=SyncBatchNorm(config, reporter, traced, within, batchnorm_class),
             batch_loss=BatchLoss(traced, within, reporter, gather),
             metric_sums=metric_sums,

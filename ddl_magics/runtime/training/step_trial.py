@@ -17,7 +17,20 @@ import tensorflow as tf
 
 from ..gradients.exchange import is_sparse
 from ..keras_types import Batch, Model
-from ..trial import COUPLED, INPUT, MEAN, SUM, TARGET, WEIGHT, Leaf, Sandbox, SimulatedGather, cell_code, row_trial
+from ..trial import (
+    COUPLED,
+    INPUT,
+    MEAN,
+    SUM,
+    TARGET,
+    WEIGHT,
+    Leaf,
+    Sandbox,
+    SimulatedGather,
+    cell_code,
+    row_lengths,
+    row_trial,
+)
 from ..trial.model_attributes import other_numbers
 from ..trial.scalar_variables import STEPS, ScalarVariables
 from ..trial.undone_assignments import undone_assignments
@@ -32,6 +45,9 @@ _ENOUGH_DRAWS = 4
 
 #: It is also tried with as many rows as a batch has, if these have no more numbers, cut into so many slices at most.
 _MOST_OF_BATCH, _MOST_PARTS = 1_000_000, 4
+
+#: By what the outputs of a model for a row depend on other rows: by what they are, or by their lengths alone.
+BY_ROWS, BY_LENGTHS = "rows", "lengths"
 
 #: The values that a step records, and the kinds that fit them, by (category, number).
 Noted = Dict[Tuple[str, Any], List[np.ndarray]]
@@ -87,8 +103,8 @@ class StepTrial:
         own_gradients = cell_code.makes_gradients(model.optimizer)
         return kinds._replace(hint=MAKES_GRADIENTS if own_gradients else CLIPS if cell_code.clips(step) else "")
 
-    def couples_rows(self, model: Model, batch: Batch, shares: Shares) -> bool:
-        """Whether outputs of `model` for a row depend on others. False where no trial is possible."""
+    def couples_rows(self, model: Model, batch: Batch, shares: Shares) -> str:
+        """How outputs of `model` for a row depend on others: BY_ROWS, BY_LENGTHS, or "" where no trial shows that."""
         inputs = batch[0] if isinstance(batch, tuple) else batch
 
         def forward(tensors: Batch) -> None:
@@ -98,9 +114,9 @@ class StepTrial:
                 self._weighing.note_slopes(tape.gradient(total, model.trainable_variables))
 
         try:
-            return self._find_out(model, forward, (inputs,), shares, _couples_rows)
+            return self._find_out(model, forward, (inputs,), shares, _coupled_by)
         except _WithoutRows:
-            return False
+            return ""
 
     def _find_out(
         self,
@@ -157,7 +173,8 @@ class _Run:
     def __call__(self, rows: Sequence[np.ndarray], begin: int, size: int) -> Noted:
         self.sandbox.noise.begin_call(begin, size, self.rows)
         self.gathering.begin_call(begin, self.rows / size)
-        tensors = iter([tf.constant(leaf[begin : begin + size]) for leaf in rows])
+        slices = [leaf[begin : begin + size] for leaf in rows]
+        tensors = iter([part if isinstance(part, tf.RaggedTensor) else tf.constant(part) for part in slices])
         flat = [None if tensor is None else next(tensors) for tensor in self._flat]
         batch = tf.nest.pack_sequence_as(self._batch, flat)
         slice_state = {"factor": self.rows / size, "added": self.added, "gathers": False}
@@ -319,37 +336,62 @@ def _as_one_sum(run: _Run, kinds: Kinds) -> Kinds:
     return as_sum._replace(kinds={**as_sum.kinds, **unscaled})
 
 
-def _couples_rows(run: _Run) -> bool:
-    """Whether outputs, or their gradients, are not means over rows in any draw.
+def _coupled_by(run: _Run) -> str:
+    """ROWS or BY_LENGTHS if outputs, or their gradients, are not means over rows in any draw; else "".
 
     One draw is not enough: a choice between equal values may differ from call to call. A model may also accept batches
-    of one size only.
+    of one size only. Rows that are coupled, but not if they are of the same length, are so by their lengths.
     """
     coupled = _coupled_draws(run)
     if not coupled and run.batch:
         with run.more_rows(run.batch):
             coupled = _coupled_draws(run)
-    return bool(coupled) and all(coupled) and not run.gathers
+    if run.gathers:
+        return ""
+    if coupled and all(coupled):
+        return BY_LENGTHS if _are_coupled_by_length(run, alike=True) is False else BY_ROWS
+    return BY_LENGTHS if _are_coupled_by_length(run) else ""
 
 
 def _coupled_draws(run: _Run) -> list[bool]:
     """For each draw that gives numbers, whether rows are coupled."""
-    coupled = []
     draws: list[row_trial.Draw] = [("binary", ()), ("numbers", ())]
-    for rows, cut in zip(row_trial.made_up(run.leaves, draws, run.rows), _CUTS):
-        try:
-            values, repetition = run(rows, 0, run.rows), run(rows, 0, run.rows)
-            fits = _cut(run, rows, values, run.of_all(cut))
-        except _WholeOnly:
-            coupled.append(True)
-            continue
-        except Exception:  # whatever a model raises for numbers that it does not expect
-            continue
+    made_up = zip(row_trial.made_up(run.leaves, draws, run.rows), _CUTS)
+    return [coupled for coupled in (_are_coupled(run, rows, cut) for rows, cut in made_up) if coupled is not None]
+
+
+def _are_coupled_by_length(run: _Run, alike: bool = False) -> bool | None:
+    """Whether rows of different lengths are coupled in both of two cuts; None where they give no numbers.
+
+    alike: rows of the same length instead.
+    """
+    results = []
+    for padding in row_lengths.paddings_of([] if alike else run.sandbox.comparisons.numbers):
+        for rows in row_lengths.made_up(run.leaves, run.rows, padding, alike):
+            coupled = _are_coupled(run, rows, _CUTS[0])
+            if coupled is not None:
+                results.append(coupled and bool(_are_coupled(run, rows, _CUTS[1])))
+                break
+    return any(results) if results else None
+
+
+def _are_coupled(run: _Run, rows: Sequence[Any], cut: Sequence[int]) -> bool | None:
+    """Whether these rows are coupled; None where they give no numbers, or different ones in two calls."""
+    try:
+        values = run(rows, 0, run.rows)
+        fits = _cut(run, rows, values, run.of_all(cut))
         judged = [key for key in values if key[0] in (OUTPUTS, SLOPES)]
-        repeated = all(MEAN in run.judge(values[key], [repetition[key]], [1]) for key in judged)
-        if repeated and all(row_trial.finite(values[key]) for key in judged):
-            coupled.append(any(MEAN not in fits[key] for key in judged))
-    return coupled
+        if not all(row_trial.finite(values[key]) for key in judged):
+            return None
+        if all(MEAN in fits[key] for key in judged):
+            return False
+        repetition = run(rows, 0, run.rows)
+    except _WholeOnly:
+        return True
+    except Exception:  # whatever a model raises for numbers that it does not expect
+        return None
+    is_repeated = all(MEAN in run.judge(values[key], [repetition[key]], [1]) for key in judged)
+    return True if is_repeated else None
 
 
 def _cut(run: _Run, rows: Sequence[np.ndarray], values: Noted, cut: Sequence[int]) -> Fitting:
@@ -391,7 +433,13 @@ def _leaves(batch: Batch, flat: list[Any], shapes: Sequence[Sequence[int | None]
         roles += [(INPUT, TARGET, WEIGHT)[min(number, 2)]] * len(tf.nest.flatten(component))
     try:
         specs = zip(roles, flat, itertools.chain(shapes, itertools.repeat(())))
-        return [Leaf.of(role, component, shape) for role, component, shape in specs if component is not None]
+        return [
+            Leaf.of_ragged(role, component)
+            if isinstance(component, tf.RaggedTensor)
+            else Leaf.of(role, component, shape)
+            for role, component, shape in specs
+            if component is not None
+        ]
     except ValueError as error:
         raise _WithoutRows(str(error)) from None
 

@@ -27,8 +27,8 @@ CUTS = ((2, 10), (5, 4, 3))
 #: A function may look at the number of rows: so many are tried once, if they have no more numbers than that.
 _MANY_ROWS, _MOST_NUMBERS = 60, 1_000_000
 
-#: Sizes of axes that a tensor's shape leaves open.
-_OPEN_AXIS = 5
+#: Sizes of axes that a tensor's shape leaves open, and of ragged ones.
+_OPEN_AXIS, _RAGGED_AXIS = 5, 12
 
 #: Values that cells mark padding with. Of the numbers that a function mentions, at most so many are tried too.
 _MARKS = (0.0, -1.0, 255.0, -100.0, float("nan"))
@@ -46,11 +46,15 @@ TARGET, OUTPUT, WEIGHT, INPUT = range(4)
 
 
 class Leaf(NamedTuple):
-    """A tensor among a function's arguments. role: TARGET, OUTPUT, WEIGHT or INPUT; shape: without the first axis."""
+    """A tensor among a function's arguments.
+
+    role: TARGET, OUTPUT, WEIGHT or INPUT; shape: without the first axis, whose next `ragged_rank` axes are ragged.
+    """
 
     role: int
     shape: tuple[int, ...]
     dtype: np.dtype
+    ragged_rank: int = 0
 
     @classmethod
     def of(cls, role: int, tensor: Any, like: Sequence[int | None] = ()) -> Leaf:
@@ -63,6 +67,11 @@ class Leaf(NamedTuple):
         ]
         shape = tuple(_OPEN_AXIS if size is None else int(size) for size in sizes)
         return cls(role, shape, np.dtype(tensor.dtype.as_numpy_dtype))
+
+    @classmethod
+    def of_ragged(cls, role: int, tensor: tf.RaggedTensor) -> Leaf:
+        shape = tuple(_RAGGED_AXIS if size is None else int(size) for size in tensor.shape[1:])
+        return cls(role, shape, np.dtype(tensor.dtype.as_numpy_dtype), tensor.ragged_rank)
 
 
 class Verdict(NamedTuple):
@@ -218,12 +227,21 @@ def draws_of(constants: Sequence[float]) -> list[Draw]:
     return _KINDS + [(kind, (mark,)) for mark in marks for kind in ("binary", "numbers")]
 
 
-def made_up(leaves: Sequence[Leaf], draws: Iterable[Draw], rows: int = ROWS) -> Iterator[list[np.ndarray]]:
-    """Rows to try a function with: for each draw an array for each leaf."""
+def made_up(leaves: Sequence[Leaf], draws: Iterable[Draw], rows: int = ROWS) -> Iterator[list[Any]]:
+    """Rows to try a function with: for each draw an array for each leaf, or a ragged tensor of rows of one length."""
     classes = max((leaf.shape[-1] for leaf in leaves if leaf.role == OUTPUT and leaf.shape), default=2)
     for number, draw in enumerate(draws):
         random = np.random.default_rng(number)
-        yield [_values(random, (rows, *leaf.shape), leaf, draw, max(2, classes)) for leaf in leaves]
+        of_leaves = [_values(random, (rows, *leaf.shape), leaf, draw, max(2, classes)) for leaf in leaves]
+        yield [
+            as_ragged(values, np.ones(values.shape[: 1 + leaf.ragged_rank], bool)) if leaf.ragged_rank else values
+            for values, leaf in zip(of_leaves, leaves)
+        ]
+
+
+def as_ragged(values: np.ndarray, kept: np.ndarray) -> tf.RaggedTensor:
+    """The entries of `values` that are `kept`: an array with as many axes as rows and ragged axes."""
+    return tf.ragged.boolean_mask(tf.constant(values), kept)
 
 
 def _values(random: np.random.Generator, shape: tuple[int, ...], leaf: Leaf, draw: Draw, classes: int) -> np.ndarray:
@@ -248,7 +266,7 @@ def _values(random: np.random.Generator, shape: tuple[int, ...], leaf: Leaf, dra
         values = random.normal(size=shape) * (10.0 if kind == "large numbers" else 1.0)
         if kind == "uneven":
             values *= 10.0 ** random.uniform(*_EXPONENTS, (shape[0], *(1 for _ in shape[1:])))
-    marks = tuple(mark for mark in marks if _can_have(leaf.dtype, mark))
+    marks = tuple(mark for mark in marks if can_have(leaf.dtype, mark))
     if marks and leaf.role == TARGET:
         values = np.where(random.uniform(size=shape) < _MARKED_SHARE, random.choice(marks, shape), values)
     return np.asarray(values).astype(leaf.dtype)
@@ -261,7 +279,8 @@ def _one_hot(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return np.eye(shape[-1])[random.integers(0, shape[-1], shape[:-1])]
 
 
-def _can_have(dtype: np.dtype, value: float) -> bool:
+def can_have(dtype: np.dtype, value: float) -> bool:
+    """Whether an array of this type can have a value."""
     if dtype.kind in "iu":
         return float(value).is_integer() and np.iinfo(dtype).min <= value <= np.iinfo(dtype).max
     return dtype.kind != "b"

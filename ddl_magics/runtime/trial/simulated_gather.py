@@ -26,6 +26,8 @@ class SimulatedGather:
         self._begins: Sequence[int] = ()
         self._begin, self._number, self._factor = 0, 0, 1.0
         self._of_parts: dict[tuple[int, int], list[np.ndarray]] = {}
+        self._lengths: list[Tensor] = []  # of the newest run with all rows
+        self._length = 0
 
     def cut(self, begins: Sequence[int]) -> None:
         """Parts that begin at these rows are tried next, each twice: the first needs the rows of the last."""
@@ -33,7 +35,9 @@ class SimulatedGather:
 
     def begin_call(self, begin: int, factor: float) -> None:
         """The step is run with the rows from `begin`. factor: all rows over these."""
-        self._begin, self._number, self._factor = begin, 0, factor
+        self._begin, self._number, self._factor, self._length = begin, 0, factor, 0
+        if factor == 1.0:
+            self._lengths = []
 
     def rows(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The rows of all parts, as far as they are known, for `tensors` of the part in work."""
@@ -47,6 +51,13 @@ class SimulatedGather:
         if len(slices) < len(every):
             return list(tensors)
         return [self._joined(local, [slice_rows[i] for slice_rows in slices]) for i, local in enumerate(tensors)]
+
+    def longest(self, lengths: Tensor) -> Tensor:
+        """The largest `lengths` of all rows at this place of the step, as the run with all rows has seen them."""
+        if self._factor == 1.0:
+            self._lengths.append(lengths)
+        number, self._length = self._length, self._length + 1
+        return tf.maximum(lengths, self._lengths[number]) if number < len(self._lengths) else lengths
 
     def _joined(self, local: Tensor, slices: Sequence[np.ndarray]) -> Tensor:
         index = list(self._begins).index(self._begin)
