@@ -12,12 +12,12 @@ from support import launch
 from support.paths import TESTS
 
 HERE = TESTS / "equality"
-FILES = ("cases", "unusual", "loops", "coupled", "gathering", "normalized", "noisy", "keras2")
+FILES = ("cases", "unusual", "loops", "coupled", "gathering", "normalized", "noisy", "lengths", "keras2")
 
 
 def _in_cell(text):
     """Without the imports of what is above it in the cell."""
-    return re.sub(r"^from (cases|unusual|coupled|normalized) import", "pass  #", text, flags=re.MULTILINE)
+    return re.sub(r"^from (cases|unusual|loops|coupled|normalized) import", "pass  #", text, flags=re.MULTILINE)
 
 
 _TEXTS = {name: (HERE / f"{name}.py").read_text() for name in FILES}
@@ -55,6 +55,9 @@ MORE = tuple(case for case in _cases("cases", "unusual", "coupled", "gathering")
 
 #: Models that learn what one process learns with --sync-noise.
 NOISY = _cases("noisy")
+
+#: Models whose axes are as long as the longest row of a batch.
+LENGTHS = _cases("lengths")
 
 #: Loops that a cell writes itself, instead of `fit`.
 MORE_LOOPS = ("single_batches", "tape_of_a_sum", "adversaries_in_single_batches", "tapes_of_adversaries")
