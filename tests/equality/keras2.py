@@ -3,6 +3,7 @@
 import keras
 import tensorflow as tf
 from cases import BATCH, CLASSES, FEATURES, fit_classifier, fit_network, layers, table  # cell: dropped
+from lengths import BUCKETS, fit_words, numbers_of_words, texts  # cell: dropped
 
 
 def legacy_momentum(dtype):
@@ -43,6 +44,15 @@ def summed_outputs(dtype):
     model.compile(keras.optimizers.SGD(0.003), losses, metrics=[["accuracy"], ["mae"]])
     history = model.fit(x, [y, x[:, 0]], batch_size=BATCH, epochs=3, validation_split=0.2, verbose=0)
     return model, history.history
+
+
+def ragged_inputs(dtype):
+    """Ragged tensors of Keras become dense, and so do those of a layer of Keras."""
+    of_words, labels = texts()
+    inputs = keras.Input((None,), dtype="int64", ragged=True)
+    embedded = layers.Embedding(BUCKETS, 4)(inputs.to_tensor())
+    outputs = layers.Dense(1, activation="sigmoid")(layers.GlobalAveragePooling1D()(embedded))
+    return fit_words(keras.Model(inputs, outputs), numbers_of_words(of_words), labels)
 
 
 def first_batch_smaller_than_the_workers(dtype):

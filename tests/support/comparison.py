@@ -17,7 +17,7 @@ FILES = ("cases", "unusual", "loops", "coupled", "gathering", "normalized", "noi
 
 def _in_cell(text):
     """Without the imports of what is above it in the cell."""
-    return re.sub(r"^from (cases|unusual|loops|coupled|normalized) import", "pass  #", text, flags=re.MULTILINE)
+    return re.sub(r"^from (cases|unusual|loops|coupled|normalized|lengths) import", "pass  #", text, flags=re.MULTILINE)
 
 
 _TEXTS = {name: (HERE / f"{name}.py").read_text() for name in FILES}

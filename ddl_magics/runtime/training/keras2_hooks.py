@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
-from keras.src.engine import compile_utils, data_adapter, training
+from keras.src.engine import base_layer_utils, compile_utils, data_adapter, training
 from keras.src.layers.normalization.batch_normalization import BatchNormalizationBase
 from keras.src.mixed_precision import loss_scale_optimizer
 from keras.src.optimizers import optimizer
@@ -173,9 +173,16 @@ class Keras2Hooks(KerasHooks):
     # -- a model's parts
 
     def weights(self, model: Model) -> list[Variable]:
-        """Without the states of metrics, which count as weights of a model that has the metric for an attribute."""
+        """Without the states of metrics, which count as weights of a model that has the metric for an attribute.
+
+        And without vocabularies that layers have adapted, which are no variables: all ranks have made the same.
+        """
         states = {id(variable) for metric in model.metrics for variable in metric.variables}
-        return [variable for variable in model.weights if id(variable) not in states]
+        return [
+            variable
+            for variable in model.weights
+            if id(variable) not in states and not isinstance(variable, base_layer_utils.TrackableWeightHandler)
+        ]
 
     def hook_batchnorm(self) -> None:
         wrap(BatchNormalizationBase, "build", self._build_batchnorm)

@@ -17,9 +17,9 @@ _COUPLED_ROWS = (
     "of a batch; gather the rows that its layer looks at with ddl.all_gather(tensor), or use --strategy ps"
 )
 _LENGTHS = (
-    "the model %r takes a length from the rows of a batch, as of the longest, and each worker gets a part of a batch: "
-    "give it a fixed length, cut and pad in the dataset (dataset.map), whose batches are whole, or make the length by "
-    "to_tensor() of a ragged tensor or tf.sequence_mask(lengths), on which workers agree; or use --strategy ps"
+    "the model %r takes a length from the rows of a batch, as of the longest, and each worker gets a part of them: fix "
+    "the length, or cut and pad in the dataset, whose batches are whole, or take that of all rows, by to_tensor() of a "
+    "ragged tensor, tf.sequence_mask(lengths) or tf.reduce_max(ddl.all_gather(lengths)); or use --strategy ps"
 )
 _NUMPY = (
     "%s computes with NumPy: the trial with made-up rows does not see bounds there, such as that of "

@@ -35,7 +35,7 @@ from ..trial.model_attributes import other_numbers
 from ..trial.scalar_variables import STEPS, ScalarVariables
 from ..trial.undone_assignments import undone_assignments
 from .logs import flat_logs
-from .step_weighing import CLIPS, MAKES_GRADIENTS, OUTPUTS, SLOPES, Kinds, StepWeighing
+from .step_weighing import CLIPS, MAKES_GRADIENTS, OUTPUTS, SLOPES, TAKES_LENGTHS, Kinds, StepWeighing
 
 #: A step is tried with so many rows, cut like this in one draw after the other, until so many draws give numbers; with
 #: more rows where none does.
@@ -101,7 +101,7 @@ class StepTrial:
         except _WithoutRows as error:
             return Kinds({}, {}, "it gets %s" % error)
         own_gradients = cell_code.makes_gradients(model.optimizer)
-        return kinds._replace(hint=MAKES_GRADIENTS if own_gradients else CLIPS if cell_code.clips(step) else "")
+        return kinds._replace(hint=MAKES_GRADIENTS if own_gradients else CLIPS if cell_code.clips(step) else kinds.hint)
 
     def couples_rows(self, model: Model, batch: Batch, shares: Shares) -> str:
         """How outputs of `model` for a row depend on others: BY_ROWS, BY_LENGTHS, or "" where no trial shows that."""
@@ -240,8 +240,12 @@ def _try_rows(run: _Run) -> Kinds:
         _narrow(fitting, _cut_with_other_scalars(run, last_rows))
         _narrow(fitting, _cut_with_moved_bounds(run, last_rows))
         _narrow(fitting, _cut_as_by_ranks(run))
+    fits_of_one_length = {key for key, fits in fitting.items() if key[0] == "update" and fits}
+    if draws:
+        _narrow(fitting, _cut_with_lengths(run))
+    takes_lengths = any(not fitting[key] for key in fits_of_one_length)
     kinds = {key: COUPLED if not fits else MEAN if MEAN in fits else SUM for key, fits in fitting.items()}
-    return Kinds(kinds, run.names, "" if draws else reason, run.gathers)
+    return Kinds(kinds, run.names, "" if draws else reason, run.gathers, hint=TAKES_LENGTHS if takes_lengths else "")
 
 
 def _draws(compared: Sequence[float]) -> Iterator[row_trial.Draw]:
@@ -303,6 +307,17 @@ def _cut_as_by_ranks(run: _Run) -> Fitting:
         return _cut_again(run, next(made_up), cut) or {}
 
 
+def _cut_with_lengths(run: _Run) -> Fitting:
+    """`_cut` of rows of different lengths."""
+    fitting: Fitting = {}
+    for padding in row_lengths.paddings_of(run.sandbox.comparisons.numbers):
+        of_lengths = (
+            _cut_again(run, rows, run.of_all(_CUTS[0])) for rows in row_lengths.made_up(run.leaves, run.rows, padding)
+        )
+        _narrow(fitting, next((fits for fits in of_lengths if fits is not None), {}))
+    return fitting
+
+
 def _cut_again(run: _Run, rows: Sequence[np.ndarray], cut: Sequence[int]) -> Fitting | None:
     """`_cut`; None if the step fails on these rows or gives values that are not finite."""
     try:
@@ -337,7 +352,7 @@ def _as_one_sum(run: _Run, kinds: Kinds) -> Kinds:
 
 
 def _coupled_by(run: _Run) -> str:
-    """ROWS or BY_LENGTHS if outputs, or their gradients, are not means over rows in any draw; else "".
+    """BY_ROWS or BY_LENGTHS if outputs, or their gradients, are not means over rows in any draw; else "".
 
     One draw is not enough: a choice between equal values may differ from call to call. A model may also accept batches
     of one size only. Rows that are coupled, but not if they are of the same length, are so by their lengths.

@@ -23,6 +23,7 @@ _REFUSED = (
 )
 CLIPS = "; it clips gradients, each worker's by themselves: give the optimizer global_clipnorm or clipnorm instead"
 MAKES_GRADIENTS = "; its optimizer makes gradients, each worker its own: change them in apply_gradients instead"
+TAKES_LENGTHS = "; it takes a length from its rows: fix it, or cut and pad in the dataset, whose batches are whole"
 _ADDED = (
     "the loss that the layer %r adds is neither a mean nor a sum over the rows of a batch, so that workers cannot put "
     "it together: gather the rows that it looks at with ddl.all_gather(tensor), or use --strategy ps"

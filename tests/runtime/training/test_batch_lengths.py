@@ -3,11 +3,13 @@
 import keras
 import pytest
 import tensorflow as tf
+from keras.src.optimizers import base_optimizer
 
 from ddl_magics.runtime.gradients.traced_step import TracedStep
 from ddl_magics.runtime.training.batch_lengths import BatchLengths
 from ddl_magics.runtime.training.step_trial import BY_LENGTHS, BY_ROWS, Shares, StepTrial
 from ddl_magics.runtime.training.step_weighing import StepWeighing
+from ddl_magics.runtime.trial import COUPLED, MEAN
 
 
 class OfRows(keras.Model):
@@ -43,6 +45,17 @@ IDS, SERIES, TEXTS = tf.zeros((1, 20), tf.int64), tf.zeros((1, 20, 3)), tf.const
 RAGGED, NUMBERS = tf.ragged.constant([[1, 2]]), tf.zeros((1,), tf.int64)
 
 
+@pytest.fixture
+def trial(monkeypatch):
+    monkeypatch.setattr(tf.RaggedTensor, "to_tensor", tf.RaggedTensor.to_tensor)
+    monkeypatch.setattr(tf, "sequence_mask", tf.sequence_mask)
+    traced = TracedStep()
+    BatchLengths(traced, None, None).install()
+    weighing = StepWeighing(traced, None, None)
+    monkeypatch.setattr(base_optimizer.BaseOptimizer, "apply", lambda _, grads, *rest: weighing.note_update(grads))
+    return StepTrial(weighing, keras.layers.Layer)
+
+
 @pytest.mark.parametrize(
     ("model", "inputs", "coupled_by"),
     [
@@ -72,12 +85,32 @@ RAGGED, NUMBERS = tf.ragged.constant([[1, 2]]), tf.zeros((1,), tf.int64)
         (OfRows(lambda lengths: tf.cast(tf.sequence_mask(lengths), tf.int32)), NUMBERS, ""),
     ],
 )
-def test_models_that_take_a_length_from_the_rows(monkeypatch, model, inputs, coupled_by):
+def test_models_that_take_a_length_from_the_rows(trial, model, inputs, coupled_by):
     """Workers agree on the lengths of ragged tensors and of masks, and on no others."""
-    monkeypatch.setattr(tf.RaggedTensor, "to_tensor", tf.RaggedTensor.to_tensor)
-    monkeypatch.setattr(tf, "sequence_mask", tf.sequence_mask)
-    traced = TracedStep()
-    BatchLengths(traced, None, None).install()
-    trial = StepTrial(StepWeighing(traced, None, None), keras.layers.Layer)
     model(inputs)
     assert trial.couples_rows(model, (inputs,), Shares(0, 2)) == coupled_by
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs", "kind"),
+    [
+        (lambda texts: words(texts).to_tensor(), TEXTS, MEAN),
+        (lambda texts: words(texts).to_tensor()[:, : tf.reduce_max(words(texts).row_lengths())], TEXTS, COUPLED),
+        (lambda ragged: ragged.to_tensor(), RAGGED, MEAN),
+        (lambda ragged: ragged.to_tensor() + tf.cast(tf.reduce_max(ragged.row_lengths()), tf.int32), RAGGED, COUPLED),
+    ],
+)
+def test_steps_that_take_a_length_from_the_rows(trial, function, inputs, kind):
+    model = OfRows(function)
+    model.compile("sgd")
+    model(inputs)
+
+    def train_step(data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((model(x, training=True) - y) ** 2)
+        variables = model.trainable_variables
+        model.optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+
+    kinds = trial(model, train_step, (inputs, tf.zeros((1, 1))), Shares(0, 2))
+    assert (set(kinds.of("update").values()), kinds.hint != "") == ({kind}, kind == COUPLED)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support import comparison, launch
 from support.comparison import ALWAYS as KERAS3
-from support.comparison import LOOPS, MORE, MORE_LOOPS
+from support.comparison import LENGTHS, LOOPS, MORE, MORE_LOOPS
 from support.paths import KERAS2_PYTHON as PYTHON
 
 from ddl_magics.runs.saved_model import load_model
@@ -16,7 +16,7 @@ from . import test_training
 
 #: Of the cases that Keras 3 has, what takes another way through Keras 2; the rest runs with `make test-slow`.
 ALWAYS = ("callbacks", "embedding", "own_step", "legacy_adam_clipped", "single_batches_and_fits")
-ALWAYS += ("losses_of_all_kinds", "own_optimizers")
+ALWAYS += ("losses_of_all_kinds", "own_optimizers", "ragged_inputs")
 #: For --sync-batchnorm. Not normalized_images: docs/allreduce.md says what its moving variance is without; nor
 #: normalized_masked, of whose batch of nothing but masked values Keras 2 makes NaN.
 NORMALIZED = ("normalized_branches",)
@@ -27,7 +27,7 @@ NOT_IN_KERAS2 = {"accumulation", "callbacks_of_all_kinds", "weighted_mean_of_wei
 #: What takes another way, too, with `make test-slow`.
 MORE_OF_KERAS2 = ("multi_step_execution", "legacy_momentum", "compiled_step", "first_batch_smaller_than_the_workers")
 MORE_NORMALIZED = ("synchronized_images", "normalized_sum")
-ALL = tuple(dict.fromkeys(ALWAYS + MORE_OF_KERAS2 + KERAS3 + MORE + LOOPS + MORE_LOOPS))
+ALL = tuple(dict.fromkeys(ALWAYS + MORE_OF_KERAS2 + KERAS3 + MORE + LOOPS + MORE_LOOPS + LENGTHS))
 ALL = tuple(name for name in ALL if name not in NOT_IN_KERAS2)
 
 
