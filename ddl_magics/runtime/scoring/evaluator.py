@@ -118,7 +118,8 @@ def set_floatx(model: Model) -> None:
     """Metrics are made in Keras' floatx, which is that of the model's training."""
     import keras
 
-    names = [str(getattr(weight.dtype, "name", weight.dtype)) for weight in model.weights]
+    weights = [weight for weight in model.weights if hasattr(weight, "dtype")]  # no vocabularies of Keras 2
+    names = [str(getattr(weight.dtype, "name", weight.dtype)) for weight in weights]
     keras.backend.set_floatx(next((name for name in names if name in ("float32", "float64")), "float32"))
 
 

@@ -223,7 +223,8 @@ def call(model: Model, arrays: Arrays, inputs: Inputs) -> List[Tuple[str, np.nda
 
 def weights_dtype(model: Model) -> str:
     """Keras' floatx when the model was made, to which its dataset was cast: "float32" for a model without weights."""
-    names = [str(getattr(weight.dtype, "name", weight.dtype)) for weight in model.weights]  # of Keras 2 and 3
+    weights = [weight for weight in model.weights if hasattr(weight, "dtype")]  # no vocabularies of Keras 2
+    names = [str(getattr(weight.dtype, "name", weight.dtype)) for weight in weights]  # of Keras 2 and 3
     return next((name for name in names if name in ("float32", "float64")), "float32")
 
 

@@ -118,7 +118,7 @@ class KerasHooks(KerasAccess):
     def statistics(self, model: Model) -> list[Variable]:
         layers = [layer for layer in model._flatten_layers() if not self.context.batchnorm.synchronizes(layer)]
         variables = [variable for layer in layers for variable in getattr(layer, self.layer_state)]
-        return list({id(variable): variable for variable in variables if "float" in str(variable.dtype)}.values())
+        return list({id(variable): variable for variable in variables if "float" in _dtype(variable)}.values())
 
     def step_hook(
         self, model: Model, step: Callable[[Batch], Any], compiled: bool = False, in_xla: bool = False
@@ -201,6 +201,11 @@ class KerasHooks(KerasAccess):
         if is_average and _is_scalar(values) and (sample_weight is None or _is_scalar(sample_weight)):
             values, sample_weight = self.context.weighing.averaged(metric.name, values, sample_weight)
         return original(metric, values, sample_weight, **kwargs)
+
+
+def _dtype(variable: Any) -> str:
+    """Empty for a vocabulary that a layer of Keras 2 lists among its variables."""
+    return str(getattr(variable, "dtype", ""))
 
 
 def _is_scalar(value: Any) -> bool:

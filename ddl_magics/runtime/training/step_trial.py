@@ -472,7 +472,7 @@ def _variables(model: Model) -> list[Any]:
         for name in ("_non_trainable_variables", "_non_trainable_weights"):
             variables += getattr(layer, name, ())
         variables += [value for value in vars(layer).values() if isinstance(value, tf.Variable)]
-    return [variable for variable in variables if variable is not None]
+    return [variable for variable in variables if hasattr(variable, "dtype")]  # vocabularies of Keras 2 have none
 
 
 def _of_tensorflow(variables: Iterable[Any]) -> list[Any]:
