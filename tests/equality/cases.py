@@ -273,7 +273,8 @@ def four_steps_and_a_remainder(dtype):
 
 def learned(model, history, name, ddl):
     """{"history", "weights" (flat list)}; with `ddl`, every rank also logs a digest of its weights by this name."""
-    flat = np.concatenate([w.ravel() for w in model.get_weights()])
+    arrays = [array.ravel() for array in model.get_weights() if array.dtype != object]  # no vocabularies of Keras 2
+    flat = np.concatenate(arrays)
     if ddl is not None:
         ddl.log(**{name: int(hashlib.sha256(flat.tobytes()).hexdigest()[:12], 16)})
     history = {key: [float(value) for value in values] for key, values in history.items()}
