@@ -85,6 +85,23 @@ class Unreachable:
 
 
 @dataclass(frozen=True)
+class BroughtBack:
+    """What has become of the variables that a run's cell assigns or changes, as `placing.Placed`.
+
+    Attributes:
+        placed: names that are set.
+        kept: names that a later cell has assigned or changed.
+        absent: name -> why it has not come.
+        waiting: names of models that are loaded when a cell mentions them.
+    """
+
+    placed: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
+    waiting: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ScoringRequest:
     """A model, and the DataFrame whose rows it scores.
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import errno
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ddl_magics.clusters import sent_files
 from ddl_magics.clusters.base import (
     UNREADABLE,
+    BroughtBack,
     Launched,
     Namespace,
     NotStarted,
@@ -169,6 +170,27 @@ class Cluster:
             return f"{type(error).__name__}: {error}"
         finally:
             partial_file.unlink(missing_ok=True)
+
+    def place(
+        self, run: str, folder: Path | None, mentioned: Collection[str] | None, namespace: MutableMapping[str, Any]
+    ) -> BroughtBack:
+        """Set variables to what a run has brought, where its cell took its variables from.
+
+        Args:
+            run: its id.
+            folder: with its artifacts, on this machine; None for those that the driver has.
+            mentioned: names of which models are loaded, also where that takes the import of Keras; None for all.
+            namespace: the notebook's variables, used if `in_kernel`.
+
+        Raises:
+            ConnectionError, TimeoutError, ProcessLookupError: there is no answer.
+        """
+        names = None if mentioned is None else list(mentioned)
+        request = {"run": run, "folder": None if folder is None else str(folder), "mentioned": names}
+        reply = self._call("place", request, namespace)
+        if not reply.get("ok"):
+            return BroughtBack()
+        return BroughtBack(tuple(reply["placed"]), tuple(reply["kept"]), dict(reply["absent"]), tuple(reply["waiting"]))
 
     def predict(
         self, request: ScoringRequest, name: str, output: str, on_error: str, namespace: MutableMapping[str, Any]

@@ -15,7 +15,7 @@ from ddl_magics.clusters import shipping
 from ddl_magics.clusters.choice import Choice
 from ddl_magics.notebook.completion import make_matcher
 from ddl_magics.notebook.display import Cards
-from ddl_magics.notebook.hints import after_cells
+from ddl_magics.notebook.hints import after_cells, before_cells
 from ddl_magics.notebook.magics import DistributedMagics
 from ddl_magics.runs import Run
 from ddl_magics.session.session import Session
@@ -94,6 +94,8 @@ def load(shell: Any) -> None:
     shell.input_transformers_cleanup.append(_transform_cell)
     hint = after_cells(session)
     shell.events.register("post_run_cell", hint)
+    variables = before_cells(session)
+    shell.events.register("pre_run_cell", variables)
 
     def close() -> None:
         session.close()
@@ -101,7 +103,7 @@ def load(shell: Any) -> None:
 
     atexit.register(close)
     _close_before_shutdown(shell, close)
-    setattr(shell, _ATTRIBUTE, (magics, matcher, hint, cards))
+    setattr(shell, _ATTRIBUTE, (magics, matcher, hint, cards, variables))
     if replaced is not None:
         package = getattr(replaced, "__module__", "another extension").partition(".")[0]
         print(
@@ -131,7 +133,7 @@ def _close_before_shutdown(shell: Any, close: Callable[[], None]) -> None:
 
 def unload(shell: Any) -> None:
     """Remove magics and completion; runs continue until the kernel ends."""
-    magics, matcher, hint, _ = getattr(shell, _ATTRIBUTE, (None, None, None, None))
+    magics, matcher, hint, _, variables = getattr(shell, _ATTRIBUTE, (None,) * 5)
     if magics is None:
         return
     for kind in ("line", "cell"):
@@ -141,6 +143,7 @@ def unload(shell: Any) -> None:
     shell.display_formatter.ipython_display_formatter.pop(Run, None)
     shell.input_transformers_cleanup.remove(_transform_cell)
     shell.events.unregister("post_run_cell", hint)
+    shell.events.unregister("pre_run_cell", variables)
     for configurable in (magics.defaults, magics.store):
         shell.configurables.remove(configurable)
     delattr(shell, _ATTRIBUTE)

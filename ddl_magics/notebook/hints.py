@@ -23,7 +23,8 @@ def after_cells(session: Session) -> Callable[[Any], None]:
     def hint(result: Any) -> None:
         error = result.error_in_exec
         if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
-            text = name_hint(str(error.name), list(session.runs.values()))
+            name = str(error.name)
+            text = session.variables.absent.get(name) or name_hint(name, list(session.runs.values()))
         elif isinstance(error, AttributeError) and inspect.isfunction(error.obj) and error.obj in vars(Run).values():
             text = f"{error.obj.__name__} is a method of the run: call it, with ()."
         else:
@@ -32,6 +33,15 @@ def after_cells(session: Session) -> Callable[[Any], None]:
             print(text)
 
     return hint
+
+
+def before_cells(session: Session) -> Callable[[Any], None]:
+    """The callback for IPython's event pre_run_cell: the variables of runs that have ended meanwhile."""
+
+    def set_variables(info: Any) -> None:
+        session.variables.before_cell(str(info.raw_cell))
+
+    return set_variables
 
 
 def name_hint(name: str, runs: list[Run]) -> str | None:

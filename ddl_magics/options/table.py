@@ -510,6 +510,17 @@ _OUTPUT = (
         sets=("dry_run", True),
     ),
     Option(
+        "--variables",
+        "Bring what the cell assigns to the notebook's variables, and what it trains or appends to, as a plain cell "
+        "does. This is the default.",
+        sets=("variables", True),
+    ),
+    Option(
+        "--no-variables",
+        "Leave the notebook's variables as they are.",
+        sets=("variables", False),
+    ),
+    Option(
         "--provenance",
         "Keep with the run what it ran with: packages, Spark's settings without secrets, git commit and difference, "
         "the notebook's cells, hashes of variables and data. This is the default.",

@@ -31,6 +31,7 @@ from ddl_magics.runs.live_tracking import LiveTrackers
 from ddl_magics.runs.recorder import Recorder
 from ddl_magics.runs.run_queue import RunQueue
 from ddl_magics.runs.transfer import Transfer
+from ddl_magics.runs.variables import has_variables, told
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.runtime.bounded_log import OLD_EVENTS
@@ -373,7 +374,26 @@ class Follower:
                 if problem:
                     complete = False
                     self.recorder.emit("notice", level="warning", message=f"{name} could not be fetched: {problem}")
+        self._place_variables()
         return self._collect_files(complete)
+
+    def _place_variables(self) -> None:
+        """Have the driver set the variables of its session. In a kernel the notebook does it itself, between cells."""
+        if self.cluster.in_kernel or not has_variables(self.timeline.events()):
+            return
+        deadline = time.monotonic() + LOST_SECONDS
+        while True:
+            try:
+                brought = self.cluster.place(self.spec.run, None, (), {})
+                break
+            except (ConnectionError, TimeoutError, ProcessLookupError) as error:
+                if isinstance(error, ProcessLookupError) or time.monotonic() > deadline:
+                    message = f"its variables are not in the session: {error}; {self.spec.name}.variables has them"
+                    self.recorder.emit("notice", level="warning", message=message)
+                    return
+            self._pause(FAILING_POLL_SECONDS)
+        for line in told(self.spec.name, brought, waited=False):
+            self.recorder.emit("notice", level="info", message=line.replace("the notebook", "the session"))
 
     def _fetch(self, name: str, artifact: str, to: Path, patience: float) -> str | None:
         """Write an artifact to the file `to`. Returns None, or the problem in one line.

@@ -28,11 +28,13 @@ from ddl_magics.runs.cell_files import CannotPlace, cell_files
 from ddl_magics.runs.saved_model import load_model
 from ddl_magics.runs.timeline import Timeline
 from ddl_magics.runs.tracking import tracking_data
+from ddl_magics.runs.variables import Variables, has_variables
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.data.transform import read as read_transform
 from ddl_magics.runtime.monitoring.sources import REFERENCE_FILE
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.strategies import ENSEMBLE
+from ddl_magics.runtime.variables.left import FILE as VARIABLES_FILE
 from ddl_magics.store import RunFolder, RunRecord, find_run, labels
 from ddl_magics.wording import counted, nearest
 
@@ -55,7 +57,7 @@ _FOR_CELLS = (
     *("id", "name", "state", "reason", "spec", "cluster", "events", "history", "histories", "member_histories"),
     *("metrics", "workers", "result", "wait", "stop", "request_stop", "logs", "model", "models", "save_model"),
     *("tags", "note", "provenance", "weights", "predict", "evaluate", "transformer", "export", "register", "serve"),
-    *("pictures", "files", "fetch", "figure", "to_tensorboard", "to_mlflow"),
+    *("pictures", "variables", "files", "fetch", "figure", "to_tensorboard", "to_mlflow"),
 )
 
 #: How long `stop` waits for the end: a step, the transfer of the model, and the driver's grace before it cancels.
@@ -90,6 +92,8 @@ class Run:
         self._timeline = timeline
         self._follower = follower
         self._failure_shown = False
+        #: Called by `wait` when the run has ended: the notebook gets its variables.
+        self.at_wait: Callable[[], None] = lambda: None
 
     @classmethod
     def stored(cls, record: RunRecord) -> Run:
@@ -236,6 +240,7 @@ class Run:
                 f"{self.name} is {self.state} after {timeout:g} s and continues: wait longer, or end it with "
                 f"{self.name}.stop()."
             )
+        self.at_wait()
         if self.state == ev.FAILED:
             was_shown, self._failure_shown = self._failure_shown, True
             raise DistributedCellError(self.name, self._timeline.failure or {}, was_shown=was_shown)
@@ -594,6 +599,27 @@ class Run:
     def pictures(self) -> list[Picture]:
         """The pictures that the cell has shown so far, with their rank and time; a notebook draws each."""
         return pictures(self.events)
+
+    @property
+    def variables(self) -> Variables:
+        """The variables that the cell has assigned or changed, by name; waits for the end of the run.
+
+        At its end a run sets the notebook's variables itself, where no later cell has assigned them.
+
+        Raises:
+            DistributedCellError: the run failed or was lost.
+            LookupError: the run has brought none.
+        """
+        self.wait()
+        if not has_variables(self.events):
+            raise NotInRun(f"{self.name} has brought no variables back ({self.state}).")
+        models = lambda number: load_model(self._file(f"model-{number}.keras"))  # noqa: E731
+        return Variables(self.name, self._file(VARIABLES_FILE), models)
+
+    @property
+    def artifacts(self) -> Path:
+        """The folder of the run's artifacts."""
+        return self._folder.file(VARIABLES_FILE).parent
 
     @property
     def files(self) -> dict[str, int]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Mapping
 
+from .strategies import ENSEMBLE
+
 #: Fields of a spec that no option of the cell's line sets.
 NO_OPTIONS = (
     "run",
@@ -91,9 +93,9 @@ class RunSpec:
     `stall_notice`, which only tests set, is after how many seconds a stall is reported. `out`, `checkpoint` and
     `resume_uri` are URIs of folders.
     `resume` is the name or id of a run, for the driver always its id; `checkpoints` is then the folder with that run's
-    files on the notebook's machine, and `resume_uri` its --checkpoint. `prewarm`, `provenance` and `reference` None
-    mean True, `release` None means no, `gather` and `encrypt` None mean "auto". `folder` is the notebook's, to which
-    the paths of `files` are relative, or None where executors have no such folder.
+    files on the notebook's machine, and `resume_uri` its --checkpoint. `prewarm`, `provenance`, `reference` and
+    `variables` None mean True, `release` None means no, `gather` and `encrypt` None mean "auto". `folder` is the
+    notebook's, to which the paths of `files` are relative, or None where executors have no such folder.
     `set` holds values of the cell's parameters, as text. `trials` makes a search of the cell; its trials are runs with
     the id of the search as `parent`, and the number of the trial in it. `warm_start` is the name or id of an earlier
     search, in the stored spec of a search always its id. `epochs` caps every `fit`; scaling runs set it, whose `parent`
@@ -151,6 +153,7 @@ class RunSpec:
     tensorboard: str | None = None
     mlflow: str | None = None
     reference: bool | None = None
+    variables: bool | None = None
     set: Mapping[str, str] | None = None
     trials: int | None = None
     search: str | None = None
@@ -174,6 +177,11 @@ class RunSpec:
     def ranks(self) -> int:
         """How many ranks train: the workers that are asked for, but one where the strategy is single."""
         return 1 if self.strategy == "single" else self.workers
+
+    @property
+    def returns_variables(self) -> bool:
+        """Whether the cell's variables come back: of one training of one model, and not of trials and measurements."""
+        return self.variables is not False and self.parent is None and self.strategy not in (ENSEMBLE, "monitor")
 
     def to_record(self) -> dict[str, Any]:
         """A JSON object of plain values, which `from_record` reads."""

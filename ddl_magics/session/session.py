@@ -8,7 +8,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -30,6 +30,7 @@ from ddl_magics.search.launcher import Launcher
 from ddl_magics.search.plan import make_plan
 from ddl_magics.search.warm_start import with_earlier_trials
 from ddl_magics.session import origin
+from ddl_magics.session.variables import NotebookVariables
 from ddl_magics.wording import nearest
 
 #: How long an exiting kernel waits for its runs. Jupyter kills a kernel that takes longer than 2.5 s.
@@ -52,6 +53,7 @@ class Session:
         self.runs: dict[str, Run] = {}
         self.searches: dict[str, Search] = {}
         self._queues: dict[Cluster, RunQueue] = {}
+        self.variables = NotebookVariables()
 
     @property
     def cluster(self) -> Cluster:
@@ -142,6 +144,8 @@ class Session:
         attachable = bool(cluster.driver_address)
         run = Run(spec, folder, follower.timeline, cluster.name, follower, attachable)
         self.runs[spec.run] = run
+        if cluster.in_kernel and spec.returns_variables and isinstance(namespace, MutableMapping):
+            self.variables.wait_for(run, cluster, namespace)
         return run
 
     def search(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Search:

@@ -40,6 +40,7 @@ RUNTIME_FLOORS = {
     "driver": "jobs, attempts and results, in the Spark driver",
     "executor": "a Spark task's supervisor and the rank's process",
     "cell": "runs the user's cell and collects its result",
+    "variables": "the cell's variables, back in the notebook",
     "tf_distribute": "clusters for tf.distribute strategies",
     "training": "hooks Keras: fit, step, epoch, checkpoint",
     "gradients": "sums gradients over the ranks",

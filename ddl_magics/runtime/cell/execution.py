@@ -15,9 +15,11 @@ from ..data import file_share, rank_data, share_files, transform
 from ..data.all_rows import AllRows
 from ..files import names as file_names
 from ..files import written
-from ..keras_types import Dataset, Metric
+from ..keras_types import Dataset, Metric, Model
 from ..monitoring import at_training
 from ..rank.rank import Rank
+from ..variables.left import FILE as VARIABLES_FILE
+from ..variables.left import CellVariables
 from . import function_sources, names, suggestions
 from .ending import CELL_FILE, is_stop
 from .pictures import Pictures
@@ -71,6 +73,7 @@ def _run(rank: Rank) -> None:
     namespace["ddl"] = Helper(rank, values)
     if rank.cluster is not None:
         namespace["strategy"] = rank.cluster.strategy
+    left = _variables(rank, mentioned, namespace)
     try:
         with rank.stop.interruptible():
             value = execute(rank.config.spec.cell, namespace, _transform(rank, datasets, namespace))
@@ -79,10 +82,12 @@ def _run(rank: Rank) -> None:
             pictures.show_figures()
     except BaseException as error:
         if is_stop(error, rank):
-            _report_models(rank, _new_or_changed(unmentioned, namespace))
+            models = _report_models(rank, _new_or_changed(unmentioned, namespace))
+            _report_variables(rank, left, namespace, models, finished=False)
             at_training.report(rank)
         raise
-    _report_models(rank, _new_or_changed(unmentioned, namespace))
+    models = _report_models(rank, _new_or_changed(unmentioned, namespace))
+    _report_variables(rank, left, namespace, models, finished=True)
     if rank.cluster is not None:
         rank.cluster.wait_for_all()
     if rank.config.is_chief:
@@ -445,16 +450,50 @@ class Helper:
         return "ddl: rank %d of %d" % (self.rank, self.size)
 
 
-def _report_models(rank: Rank, namespace: dict[str, Any]) -> None:
+def _variables(rank: Rank, mentioned: set[str], namespace: Mapping[str, Any]) -> CellVariables | None:
+    """Those of the cell on the chief, before it runs, where they are to come back."""
+    if not (rank.config.is_chief and rank.config.spec.returns_variables):
+        return None
+    try:
+        return CellVariables(rank.config.spec.cell, mentioned, namespace)
+    except Exception as error:  # of the notebook's own objects, which are compared, of many kinds
+        _warn_of_variables(rank, error)
+        return None
+
+
+def _warn_of_variables(rank: Rank, error: Exception) -> None:
+    message = "the cell's variables do not come back (%s: %s)" % (type(error).__name__, error)
+    rank.reporter.notice("warning", message[:MAX_REPR_CHARACTERS])
+
+
+def _report_variables(
+    rank: Rank, left: CellVariables | None, namespace: Mapping[str, Any], models: Sequence[Model], finished: bool
+) -> None:
+    """Send what the cell has left in its variables, unless that is nothing."""
+    if left is None:
+        return
+    try:
+        packed = left.packed(namespace, models, finished)
+    except Exception as error:  # of the cell's own objects, of many kinds
+        return _warn_of_variables(rank, error)
+    if packed is not None:
+        path = os.path.join(rank.config.scratch, VARIABLES_FILE)
+        with open(path, "wb") as file:
+            file.write(packed)
+        rank.reporter.send_artifact(VARIABLES_FILE, path)
+
+
+def _report_models(rank: Rank, namespace: dict[str, Any]) -> Sequence[Model]:
     """Send every model fitted in the cell, from the chief, as `model-K.keras` and its weights as `weights-K.npz`.
 
-    The other members of an ensemble send theirs, too, with `rank-R-` before these names.
+    The other members of an ensemble send theirs, too, with `rank-R-` before these names. Returns the models in this
+    order; of a rank that sends none, nothing.
     """
     config, cluster = rank.config, rank.cluster
     if not (config.is_chief or config.in_ensemble):
         if cluster is not None:
             cluster.save_with_chief(rank.models, namespace)
-        return
+        return ()
     import numpy as np
 
     prefix = "" if config.is_chief else "rank-%d-" % config.rank
@@ -470,6 +509,7 @@ def _report_models(rank: Rank, namespace: dict[str, Any]) -> None:
         else:
             message = "%smodel %d (%s) %s; its weights are kept" % (prefix, index, model.name, problem)
             rank.reporter.notice("warning", message[:MAX_REPR_CHARACTERS])
+    return models
 
 
 def _save(model: Any, path: str) -> str | None:

@@ -10,8 +10,10 @@ import atexit
 import base64
 import importlib.metadata
 import json
+import os
 import platform
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Callable, Mapping, MutableMapping
 
 from .. import strategies
@@ -23,6 +25,7 @@ from ..data.columns import DataError, frame_named
 from ..data.plan import DataPlan
 from ..run_spec import RunSpec
 from ..spark import allocation, gpus, jvm_gateway, slots, spark_error, storage
+from ..variables import placing
 from ..wording import counted
 from . import encryption, environment, out, prediction, uploads
 from .job import Job
@@ -100,6 +103,8 @@ def launch(record: str, namespace: Mapping[str, Any]) -> str:
         uploads.UploadProblem,
     ) as error:
         return _error("usage", str(error))
+    if spec.returns_variables:
+        placing.awaiting(run, spec.cell, captured, namespace)
     registry.add(run, job)
     job.start()
     return json.dumps({"ok": True})
@@ -232,6 +237,26 @@ def fetch(request: str) -> str:
         block = file.read(min(arguments["length"], MAX_FETCH_BYTES))
     data = base64.b64encode(block).decode("ascii")
     return json.dumps({"data": data, "size": artifact.size, "sha256": artifact.sha256})
+
+
+def place(request: str, namespace: MutableMapping[str, Any]) -> str:
+    """Set variables of the session to what a run has brought; again for models that an earlier call has left.
+
+    {"run", "folder", "mentioned"} -> {"ok", "placed", "kept", "absent", "waiting"}, as `placing.Placed`. folder: with
+    the run's artifacts, or null for those that the driver has. mentioned: as `placing.place` takes it.
+    """
+    arguments = json.loads(request)
+    run, folder, job = arguments["run"], arguments["folder"], registry.get(arguments["run"])
+
+    def path_of(name: str) -> str | None:
+        if folder is not None:
+            path = os.path.join(folder, name)
+            return path if os.path.isfile(path) else None
+        artifact = None if job is None else job.files.artifacts.get(name)
+        return None if artifact is None else artifact.path
+
+    placed = placing.place(run, namespace, path_of, arguments["mentioned"])
+    return json.dumps({"ok": True, **asdict(placed)})
 
 
 def release(request: str) -> str:

@@ -53,6 +53,7 @@ CALLS: dict[str, Callable[..., str]] = dict(
     cache=api.cache,
     predict=api.predict,
     evaluate=api.evaluate,
+    place=api.place,
     write_tfrecord=api.write_tfrecord,
 )
 

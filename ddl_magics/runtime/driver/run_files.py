@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Iterable, NamedTuple
 from .. import events, scratch
 from ..files.names import FILES
 from ..run_spec import RunSpec
+from ..variables.left import FILE as VARIABLES
 from . import out
 from .journal import Journal
 
@@ -31,8 +32,8 @@ class Artifact(NamedTuple):
 class RunFiles:
     """Thread-safe.
 
-    The files that the cell has written are announced when they are kept. With --out, other artifacts are announced by
-    `write_out`, as their URI must be known; else when they are kept.
+    The files that the cell has written are announced when they are kept. With --out, other artifacts but the
+    cell's variables are announced by `write_out`, as their URI must be known; else when they are kept.
     """
 
     def __init__(self, spec: RunSpec, journal: Journal) -> None:
@@ -55,7 +56,7 @@ class RunFiles:
         if name.startswith(FILES):
             name = name[len(FILES) :]
             self._journal.report(events.make("file", 0, name=name, size=file.size, sha256=file.sha256))
-        elif not self._spec.out:
+        elif not self._spec.out or name == VARIABLES:
             self._announce(name)
 
     def keep_text(self, name: str, text: str) -> None:
@@ -70,7 +71,7 @@ class RunFiles:
     def write_out(self, sc: SparkContext, run_events: Iterable[events.RawEvent]) -> None:
         """Write the artifacts to the folder of --out. Those that cannot be written go to the notebook."""
         paths = {name: artifact.path for name, artifact in self.artifacts.items()}
-        paths = {name: path for name, path in paths.items() if not name.startswith(FILES)}
+        paths = {name: path for name, path in paths.items() if not name.startswith(FILES) and name != VARIABLES}
         written, problem = out.write(sc, self._spec, paths, run_events, self._folder)
         for name in paths:
             self._announce(name, written.get(name))

@@ -1,0 +1,148 @@
+"""On rank 0: what the cell has left in its variables, as one file for the namespace in which the next cell runs."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from typing import Any, Collection, Mapping, Sequence
+
+from ..keras_types import Model
+from . import cell_names, fingerprint
+from .encoding import CannotTravel, Encoder
+
+#: The artifact, and in it the JSON; array K is K.npy.
+FILE = "variables.zip"
+INDEX = "variables.json"
+#: The values of a run travel up to this size together, the smallest first.
+MAX_BYTES = 32 << 20
+
+#: Of these types two equal values are one: what is the notebook's own needs no name.
+_VALUES = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, range)
+
+
+class CellVariables:
+    """What the cell's names are before it runs, and what has become of them. For one cell, on one rank."""
+
+    def __init__(self, source: str, mentioned: Collection[str], namespace: Mapping[str, Any]) -> None:
+        """mentioned: the names of the notebook that the cell mentions. namespace: of the cell, with their values."""
+        self._assigned, written = cell_names.assigned(source), cell_names.written(source)
+        self._notebooks = {
+            name: namespace[name] for name in sorted(mentioned) if name in namespace and is_object(namespace[name])
+        }
+        self._before = {
+            name: fingerprint.of(value, name in written) for name, value in self._notebooks.items() if can_change(value)
+        }
+        self._written = written
+
+    def packed(self, namespace: Mapping[str, Any], models: Sequence[Model], finished: bool) -> bytes | None:
+        """The file, or None where there is nothing to tell.
+
+        namespace: after the cell. models: that it has trained, in the order of their artifacts. finished: otherwise
+        the cell was stopped, and only models come back.
+        """
+        names = {id(value): name for name, value in reversed(list(self._notebooks.items()))}
+        encoder = Encoder(names, {id(model): number for number, model in enumerate(models)})
+        trained = {
+            names[id(model)]: {"model": number, "history": _history(encoder, model)}
+            for number, model in enumerate(models)
+            if id(model) in names
+        }
+        changed, values, absent = {}, {}, {}
+        budget = _Budget(encoder)
+        for name, value in self._by_size(namespace, models, finished):
+            try:
+                if self._notebooks.get(name) is value:
+                    changed[name] = budget.fitting(value, encoder.content)
+                else:
+                    values[name] = budget.fitting(value, encoder.encode)
+            except CannotTravel as error:
+                absent[name] = str(error)
+        deleted = [name for name in sorted(self._assigned) if name not in namespace] if finished else []
+        if not (trained or changed or values or absent or deleted):
+            return None
+        parts = {"values": values, "changed": changed, "trained": trained, "deleted": deleted, "absent": absent}
+        return _zipped({**parts, "objects": encoder.objects}, encoder.arrays)
+
+    def _by_size(self, namespace: Mapping[str, Any], models: Sequence[Model], finished: bool) -> list[tuple[str, Any]]:
+        """The names whose values are new or have changed, the smallest first."""
+        named = {name: namespace[name] for name in self._assigned if name in namespace}
+        if not finished:
+            named = {name: value for name, value in named.items() if any(value is model for model in models)}
+        new = [(name, value) for name, value in named.items() if self._notebooks.get(name) is not value]
+        changed = []
+        if finished:
+            for name, before in self._before.items():
+                value = self._notebooks[name]
+                if before is not None and fingerprint.of(value, name in self._written) != before:
+                    changed.append((name, value))
+        return sorted(new + changed, key=lambda pair: size(pair[1]))
+
+
+def is_object(value: Any) -> bool:
+    """Whether it matters which object it is."""
+    return type(value) not in _VALUES
+
+
+def can_change(value: Any) -> bool:
+    """Whether it is of a type whose changes are found."""
+    kind = type(value)
+    return isinstance(value, (dict, list, set, bytearray)) or (
+        (kind.__module__ == "numpy" and kind.__name__ == "ndarray")
+        or (kind.__module__.startswith("pandas.") and kind.__name__ in ("DataFrame", "Series"))
+        or (kind.__module__ == "collections" and kind.__name__ == "deque")
+    )
+
+
+def size(value: Any, depth: int = 3) -> int:
+    """About how many bytes the value is."""
+    if hasattr(value, "nbytes") and isinstance(value.nbytes, int):
+        return int(value.nbytes)
+    if type(value).__name__ == "DataFrame" and type(value).__module__.startswith("pandas."):
+        return int(value.memory_usage(index=True).sum())
+    if isinstance(value, (str, bytes, bytearray)):
+        return len(value)
+    if depth and isinstance(value, dict):
+        return sum(size(content, depth - 1) for content in value.values())
+    if depth and isinstance(value, (list, tuple, set, frozenset)):
+        return sum(size(content, depth - 1) for content in value)
+    return 8
+
+
+class _Budget:
+    """Encodes values as long as they fit into MAX_BYTES together."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        self._encoder, self._left = encoder, MAX_BYTES
+
+    def fitting(self, value: Any, encode: Any) -> Any:
+        needed = size(value)
+        if needed > self._left:
+            text = "%.0f MB, and the variables of a run come back up to %d MB: write it to a file in the cell"
+            raise CannotTravel(text % (max(1.0, needed / 1e6), MAX_BYTES >> 20))
+        encoded = encode(value)
+        self._left -= needed
+        return encoded
+
+
+def _history(encoder: Encoder, model: Model) -> Any:
+    """Keras' `model.history`, which a fit leaves there."""
+    history = getattr(model, "history", None)
+    if type(history).__name__ != "History":
+        return None
+    try:
+        return encoder.encode(history)
+    except CannotTravel:
+        return None
+
+
+def _zipped(index: Mapping[str, Any], arrays: Sequence[Any]) -> bytes:
+    import numpy as np
+
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(INDEX, json.dumps(index))
+        for number, array in enumerate(arrays):
+            with archive.open("%d.npy" % number, "w") as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+    return buffer.getvalue()

@@ -1,0 +1,320 @@
+"""Puts the variables that a run has brought back into the namespace in which its cell was executed.
+
+It is called where that namespace is: in the kernel with an embedded Spark, in the driver's Python with Livy, between
+two cells. A name is set only if the cell assigns it, and if it still is what it was when the run began.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import types
+import weakref
+import zipfile
+from dataclasses import dataclass, field
+from typing import Any, Callable, Collection, Mapping, MutableMapping
+
+from ..keras_types import Model
+from . import cell_names, fingerprint, trained
+from .decoding import Damaged, Decoder, Missing, loaded_array
+from .left import FILE, INDEX, MAX_BYTES, can_change, is_object
+
+#: A file whose parts are larger than this is none of ours: arrays have headers, and JSON is longer than its values.
+MAX_UNPACKED_BYTES = 8 * MAX_BYTES
+
+_orders = itertools.count()
+#: Of so many runs variables are awaited at once; those of older ones, whose notebook is gone, do not come.
+MAX_AWAITED = 100
+#: The runs whose variables may come yet.
+_awaited: dict[str, Bindings] = {}
+
+#: The path of an artifact of the run, or None where there is none.
+PathOf = Callable[[str], "str | None"]
+
+
+@dataclass
+class Placed:
+    """placed: names that are set now. kept: names that later cells have assigned or changed. absent: name -> why it
+    has not come. waiting: names of models, which are loaded when a cell mentions them."""
+
+    placed: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    absent: dict[str, str] = field(default_factory=dict)
+    waiting: list[str] = field(default_factory=list)
+
+
+class Bindings:
+    """What the names of a cell are when its run begins. It keeps no arrays and models alive."""
+
+    def __init__(self, source: str, captured: Mapping[str, Any], namespace: Mapping[str, Any]) -> None:
+        """captured: the variables that the cell uses."""
+        self.order = next(_orders)
+        self.assigned = cell_names.assigned(source)
+        objects = {name: value for name, value in captured.items() if is_object(value)}
+        self._before = {name: _reference(value) for name, value in objects.items()}
+        self._before.update({name: _reference(namespace[name]) for name in self.assigned if name in namespace})
+        self._fingerprints = {name: fingerprint.of(value) for name, value in objects.items() if can_change(value)}
+        self._models = {name: _of_model(value) for name, value in objects.items() if _is_model(value)}
+        #: Models that are loaded when they are mentioned: name -> K. None before the first values have come.
+        self.waiting: dict[str, int] | None = None
+
+    def is_current(self, name: str, namespace: Mapping[str, Any]) -> bool:
+        """Whether no later cell has assigned or deleted the name."""
+        if name not in self._before:
+            return name not in namespace
+        return name in namespace and namespace[name] is self._before[name]()
+
+    def unchanged(self, name: str, namespace: Mapping[str, Any]) -> Any:
+        """The name's object, if it is the same with the same content; else None."""
+        value = self._before[name]() if name in self._before else None
+        if value is None or not self.is_current(name, namespace):
+            return None
+        if name in self._models:
+            return value if _of_model(value) == self._models[name] else None
+        return value if name in self._fingerprints and fingerprint.of(value) == self._fingerprints[name] else None
+
+    def object(self, name: str) -> Any:
+        """The name's object. Raises Missing where it is gone."""
+        value = self._before[name]() if name in self._before else None
+        if value is None:
+            raise Missing("part of it is %s, which is gone" % name)
+        return value
+
+    def note(self, name: str, old: Any, new: Any) -> None:
+        """An earlier run has brought `new`, in place of `old` (None: of nothing): that is no later cell's."""
+        before = self._before[name]() if name in self._before else None
+        if before is old:
+            self._before[name] = _reference(new)
+
+
+def awaiting(run: str, source: str, captured: Mapping[str, Any], namespace: Mapping[str, Any]) -> None:
+    """A run begins, whose variables `place` may set."""
+    _awaited[run] = Bindings(source, captured, namespace)
+    while len(_awaited) > MAX_AWAITED:
+        del _awaited[next(iter(_awaited))]
+
+
+def place(
+    run: str, namespace: MutableMapping[str, Any], path_of: PathOf, mentioned: Collection[str] | None = None
+) -> Placed:
+    """Set what the run has brought. Returns nothing for a run that is not awaited, or has brought nothing.
+
+    mentioned: names of which models are loaded, also where Keras must be imported for it; None: of all.
+    """
+    bindings, path = _awaited.get(run), path_of(FILE)
+    if bindings is None:
+        return Placed()
+    if path is None:
+        del _awaited[run]
+        return Placed()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            answer = _Placing(bindings, namespace, path_of, archive, mentioned).answer()
+    except (Damaged, zipfile.BadZipFile, OSError) as error:
+        del _awaited[run]
+        return Placed(absent={"the variables of the run": "cannot be read (%s)" % error})
+    if not answer.waiting:
+        del _awaited[run]
+    return answer
+
+
+class _Placing:
+    """One call of `place`."""
+
+    def __init__(
+        self,
+        bindings: Bindings,
+        namespace: MutableMapping[str, Any],
+        path_of: PathOf,
+        archive: zipfile.ZipFile,
+        mentioned: Collection[str] | None,
+    ) -> None:
+        if sum(member.file_size for member in archive.infolist()) > MAX_UNPACKED_BYTES:
+            raise Damaged("it is too large")
+        self._bindings, self._namespace, self._path_of = bindings, namespace, path_of
+        self._archive, self._mentioned = archive, mentioned
+        self._models: dict[int, Model] = {}
+        self._index = _checked(archive)
+        self._decoder = Decoder(self._index["objects"], self._array, bindings.object, self._model)
+        self._answer = Placed()
+
+    def answer(self) -> Placed:
+        if self._bindings.waiting is None:
+            self._place_all()
+        else:
+            self._place_models(self._bindings.waiting)
+        self._bindings.waiting = {name: self._model_number(name) for name in self._answer.waiting}
+        return self._answer
+
+    def _place_all(self) -> None:
+        index, bindings = self._index, self._bindings
+        contents = {name: self._decoder.content(content) for name, content in index["changed"].items()}
+        models = {name: _number_of_model(encoded) for name, encoded in index["values"].items()}
+        values = {}
+        for name, encoded in index["values"].items():
+            if name in bindings.assigned and models[name] is None:
+                try:
+                    values[name] = self._decoder.decode(encoded)
+                except Missing as error:
+                    self._answer.absent[name] = str(error)
+        for name, content in contents.items():
+            self._change(name, content)
+        for name, model in index["trained"].items():
+            self._restore(name, model)
+        for name, value in values.items():
+            self._set(name, value)
+        for name in index["deleted"]:
+            if name in bindings.assigned and name in self._namespace and bindings.is_current(name, self._namespace):
+                del self._namespace[name]
+        self._place_models({name: number for name, number in models.items() if number is not None})
+        self._answer.absent.update(index["absent"])
+
+    def _place_models(self, numbers: Mapping[str, int]) -> None:
+        """Models that the cell has made: loaded where Keras is, or where a cell mentions them."""
+        for name, number in numbers.items():
+            if name not in self._bindings.assigned:
+                continue
+            if not self._bindings.is_current(name, self._namespace):
+                self._answer.kept.append(name)
+            elif "keras" not in sys.modules and self._mentioned is not None and name not in self._mentioned:
+                self._answer.waiting.append(name)
+            else:
+                try:
+                    self._set(name, self._model(number))
+                except Missing as error:
+                    self._answer.absent[name] = str(error)
+
+    def _set(self, name: str, value: Any) -> None:
+        if not self._bindings.is_current(name, self._namespace):
+            self._answer.kept.append(name)
+            return
+        old = self._namespace.get(name)
+        self._namespace[name] = value
+        for later in _awaited.values():
+            if later.order > self._bindings.order:
+                later.note(name, old, value)
+        self._answer.placed.append(name)
+
+    def _change(self, name: str, content: Any) -> None:
+        """Give an object of the notebook its new content."""
+        target = self._bindings.unchanged(name, self._namespace)
+        if target is None:
+            self._answer.kept.append(name)
+            return
+        if isinstance(target, (list, bytearray)):
+            target[:] = content
+        elif isinstance(target, dict) or (hasattr(target, "clear") and hasattr(target, "update")):
+            target.clear()
+            target.update(content)
+        elif hasattr(target, "clear") and hasattr(target, "extend"):  # a deque
+            target.clear()
+            target.extend(content)
+        elif _fits(target, content):
+            target[...] = content
+        else:  # a table, or an array that has another shape now
+            self._set(name, content)
+            return
+        self._answer.placed.append(name)
+
+    def _restore(self, name: str, entry: Mapping[str, Any]) -> None:
+        """Give a model of the notebook what the run has trained."""
+        model, number = self._bindings.unchanged(name, self._namespace), entry["model"]
+        if model is None:
+            self._answer.kept.append(name)
+            return
+        weights, saved = (self._path_of(form % number) for form in ("weights-%d.npz", "model-%d.keras"))
+        try:
+            if weights is None:
+                raise trained.CannotRestore("--out has written it elsewhere")
+            trained.restore(model, weights, saved, self._own())
+        except trained.CannotRestore as error:
+            self._answer.absent[name] = str(error)
+            return
+        except (ValueError, OSError, KeyError) as error:
+            raise Damaged(str(error)) from error
+        if entry["history"] is not None:
+            model.history = self._decoder.decode(entry["history"])
+        self._answer.placed.append(name)
+
+    def _model(self, number: int) -> Model:
+        if number not in self._models:
+            path = self._path_of("model-%d.keras" % number)
+            if path is None:
+                raise Missing("its file is not here")
+            try:
+                self._models[number] = trained.load(path, self._own())
+            except trained.CannotRestore as error:
+                raise Missing(str(error)) from None
+        return self._models[number]
+
+    def _model_number(self, name: str) -> int:
+        number = _number_of_model(self._index["values"][name])
+        assert number is not None
+        return number
+
+    def _array(self, number: int) -> Any:
+        try:
+            return loaded_array(self._archive.read("%d.npy" % number))
+        except KeyError:
+            raise Damaged("it has no array %d" % number) from None
+
+    def _own(self) -> dict[str, Any]:
+        """The notebook's own classes and functions, which a model may be made of."""
+        kinds = (type, types.FunctionType)
+        return {
+            name: value
+            for name, value in list(self._namespace.items())
+            if isinstance(value, kinds) and value.__module__ == "__main__"
+        }
+
+
+def _checked(archive: zipfile.ZipFile) -> dict[str, Any]:
+    """The file's JSON, whose parts have their types. Raises Damaged."""
+    try:
+        index = json.loads(archive.read(INDEX))
+        parts = (("values", dict), ("changed", dict), ("trained", dict), ("deleted", list), ("absent", dict))
+        sound = all(type(index[part]) is kind for part, kind in parts) and type(index["objects"]) is list
+        sound = sound and all(type(name) is str for name in index["deleted"])
+        sound = sound and all(type(reason) is str for reason in index["absent"].values())
+        for entry in index["trained"].values():
+            sound = sound and type(entry["model"]) is int and "history" in entry
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
+        raise Damaged(str(error)) from error
+    if not sound:
+        raise Damaged("it has another form")
+    return dict(index)
+
+
+def _number_of_model(encoded: Any) -> int | None:
+    number = encoded.get("model") if type(encoded) is dict and len(encoded) == 1 else None
+    return number if type(number) is int else None
+
+
+def _fits(target: Any, content: Any) -> bool:
+    kinds = {(type(value).__module__, type(value).__name__) for value in (target, content)}
+    if kinds != {("numpy", "ndarray")}:
+        return False
+    return bool(target.shape == content.shape and target.dtype == content.dtype and target.flags.writeable)
+
+
+def _reference(value: Any) -> Callable[[], Any]:
+    """Calls for the value; it keeps none alive that can be referred to weakly."""
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: value
+
+
+def _is_model(value: Any) -> bool:
+    return any(
+        cls.__name__ == "Model" and str(cls.__module__).partition(".")[0] in ("keras", "tf_keras")
+        for cls in type(value).__mro__
+    )
+
+
+def _of_model(model: Model) -> Any:
+    """A fingerprint of its weights."""
+    import numpy as np
+
+    return [fingerprint.of(np.asarray(variable)) for variable in model.weights]

@@ -1,0 +1,135 @@
+"""A model that a run has trained: loaded, or given back to the notebook's own model, which keeps its identity."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+import zipfile
+from types import ModuleType
+from typing import Any, Mapping
+
+from ..keras_types import Model, Optimizer, inner_optimizer
+
+#: The first Keras without a published way around its safe mode: docs/security.md. An older one loads nothing unasked.
+SAFE_KERAS = (3, 13, 2)
+
+
+class CannotRestore(Exception):
+    """The message follows the model's name, in one line."""
+
+
+def load(path: str, own: Mapping[str, Any]) -> Model:
+    """The model of a .keras file, in Keras' safe mode. own: the notebook's classes and functions, by name.
+
+    Raises CannotRestore.
+    """
+    try:
+        import keras
+    except ImportError:
+        raise CannotRestore("Keras is not installed here") from None
+    if tuple(map(int, re.findall(r"[0-9]+", keras.__version__)[:3])) < SAFE_KERAS:
+        raise CannotRestore("Keras %s here does not load models by itself" % keras.__version__)
+    try:
+        return keras.models.load_model(path, custom_objects=dict(own))
+    except Exception as error:  # of Keras and of the notebook's own classes, of many kinds
+        raise CannotRestore(_first_line(error)) from error
+
+
+def restore(model: Model, weights_path: str, model_path: str | None, own: Mapping[str, Any]) -> None:
+    """Give `model` the weights, and the optimizer with its state, of a trained model that was pickled from it.
+
+    model_path: of the trained one's .keras file; None where it could not be saved. own: as for `load`.
+
+    Raises CannotRestore: the model has other weights, and stays as it is; or it has the weights alone.
+    """
+    import numpy as np
+
+    with np.load(weights_path, allow_pickle=False) as arrays:
+        weights = [arrays["arr_%d" % number] for number in range(len(arrays.files))]
+    config = _config(model_path)
+    shapes = [tuple(array.shape) for array in weights]
+    if not model.weights and config.get("build_config"):
+        model.build_from_config(config["build_config"])
+    if [tuple(variable.shape) for variable in model.weights] != shapes:
+        raise CannotRestore("its weights have other shapes here")
+    model.set_weights(weights)
+    if model_path is None:
+        raise CannotRestore("its weights have come, its optimizer has not")
+    try:
+        _restore_optimizer(model, model_path, config.get("compile_config"), own)
+    except Exception as error:  # of Keras and of the notebook's own classes, of many kinds
+        raise CannotRestore("its weights have come, its optimizer has not (%s)" % _first_line(error)) from error
+
+
+def _restore_optimizer(model: Model, path: str, compiled: Any, own: Mapping[str, Any]) -> None:
+    if not compiled:
+        return
+    if not _is_compiled_so(model, compiled):
+        with _keras_of(model).utils.custom_object_scope(dict(own)):
+            model.compile_from_config(compiled)
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is None:
+        raise CannotRestore("compile it again")
+    import h5py
+
+    optimizer.build(model.trainable_variables)
+    with zipfile.ZipFile(path) as archive:
+        stored = archive.read("model.weights.h5")
+    with h5py.File(io.BytesIO(stored), "r") as file:
+        if "optimizer" in file:
+            _assign(optimizer, file["optimizer"])
+
+
+def _assign(optimizer: Optimizer, group: Any) -> None:
+    """The variables of an optimizer, and of the one in it, from a group of the file."""
+    variables, stored = list(optimizer.variables), group["vars"]
+    if len(variables) != len(stored):
+        raise CannotRestore("it has %d variables here, and %d there" % (len(variables), len(stored)))
+    for number, variable in enumerate(variables):
+        variable.assign(_array(stored, str(number)))
+    inner = inner_optimizer(optimizer)
+    if inner is not optimizer and "inner_optimizer" in group:
+        _assign(inner, group["inner_optimizer"])
+
+
+def _array(group: Any, name: str) -> Any:
+    """An array of the file itself: HDF5 can refer to other files."""
+    import h5py
+
+    if not isinstance(group.get(name, getlink=True), h5py.HardLink) or group[name].external:
+        raise CannotRestore("its file refers to another one")
+    return group[name][()]
+
+
+def _is_compiled_so(model: Model, compiled: Mapping[str, Any]) -> bool:
+    """Whether the cell has left the model compiled as it was; its rate may have changed, which is a variable."""
+    if getattr(model, "optimizer", None) is None:
+        return False
+    try:
+        here = json.loads(json.dumps(model.get_compile_config(), default=str))
+    except (TypeError, ValueError, AttributeError):
+        return False
+    return bool(_without_rate(here) == _without_rate(compiled))
+
+
+def _without_rate(compiled: Any) -> Any:
+    text = json.dumps(compiled, sort_keys=True)
+    return re.sub(r'"learning_rate": [-+.0-9eE]+', '"learning_rate": 0', text)
+
+
+def _config(path: str | None) -> Any:
+    if path is None:
+        return {}
+    with zipfile.ZipFile(path) as archive:
+        return json.loads(archive.read("config.json"))
+
+
+def _keras_of(model: Model) -> ModuleType:
+    names = [str(cls.__module__).partition(".")[0] for cls in type(model).__mro__ if cls.__name__ == "Model"]
+    return sys.modules[names[-1]]
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
