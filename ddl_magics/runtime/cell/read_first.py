@@ -23,7 +23,7 @@ def _run(statements: list[ast.stmt], bound: set[str], read_lines: dict[str, int]
     for statement in statements:
         for node in _in_order(statement):
             if isinstance(node, ast.Name) and node.id not in bound:
-                if isinstance(node.ctx, ast.Load):
+                if not isinstance(node.ctx, ast.Store):  # `del x`, too, means the notebook's
                     read_lines.setdefault(node.id, node.lineno)
                 else:
                     bound.add(node.id)

@@ -67,6 +67,7 @@ class Encoder:
         self.arrays: list[Any] = []
         self._notebook, self._models = notebook, models
         self._indices: dict[int, int] = {}  # id of an object -> index in `objects`
+        self._values: list[Any] = []  # by this index: an id is one object's as long as it lives
 
     def encode(self, value: Any) -> Any:
         """Raises CannotTravel, and leaves nothing of the value then."""
@@ -90,7 +91,7 @@ class Encoder:
             raise
 
     def _forget(self, objects: int, arrays: int) -> None:
-        del self.objects[objects:], self.arrays[arrays:]
+        del self.objects[objects:], self._values[objects:], self.arrays[arrays:]
         self._indices = {key: index for key, index in self._indices.items() if index < objects}
 
     def _encode(self, value: Any, depth: int) -> Any:
@@ -109,6 +110,7 @@ class Encoder:
             return encoded
         index = self._indices[id(value)] = len(self.objects)
         self.objects.append(None)
+        self._values.append(value)
         self.objects[index] = self._object(value, depth)
         return {"object": index}
 

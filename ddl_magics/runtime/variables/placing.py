@@ -70,9 +70,14 @@ class Bindings:
         value = self._before[name]() if name in self._before else None
         if value is None or not self.is_current(name, namespace):
             return None
-        if name in self._models:
-            return value if _of_model(value) == self._models[name] else None
         return value if name in self._fingerprints and fingerprint.of(value) == self._fingerprints[name] else None
+
+    def untrained(self, name: str, namespace: Mapping[str, Any]) -> Model | None:
+        """The name's model, if it is the same with the same weights; else None."""
+        model = self._before[name]() if name in self._models else None
+        if model is None or not self.is_current(name, namespace) or _of_model(model) != self._models[name]:
+            return None
+        return model
 
     def object(self, name: str) -> Any:
         """The name's object. Raises Missing where it is gone."""
@@ -219,7 +224,7 @@ class _Placing:
 
     def _restore(self, name: str, entry: Mapping[str, Any]) -> None:
         """Give a model of the notebook what the run has trained."""
-        model, number = self._bindings.unchanged(name, self._namespace), entry["model"]
+        model, number = self._bindings.untrained(name, self._namespace), entry["model"]
         if model is None:
             self._answer.kept.append(name)
             return

@@ -1,0 +1,160 @@
+"""What a cell leaves is set in its notebook, but over nothing that later cells have set."""
+
+import io
+import json
+import pickle
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ddl_magics.runtime.cell import names
+from ddl_magics.runtime.variables import placing
+from ddl_magics.runtime.variables.left import FILE, INDEX, MAX_BYTES, CellVariables
+
+
+class Notebook:
+    """A namespace, and cells that run in a copy of it as on rank 0."""
+
+    def __init__(self, folder, **variables):
+        self.folder, self.variables, self._runs = folder, variables, 0
+
+    def start(self, source):
+        """Returns what brings the run to its end."""
+        self._runs += 1
+        run, folder = f"run-{self._runs}", self.folder / str(self._runs)
+        folder.mkdir()
+        captured = names.captured(source, self.variables)
+        placing.awaiting(run, source, captured, self.variables)
+        there = pickle.loads(pickle.dumps(captured))
+        left = CellVariables(source, set(there), there)
+
+        def end(change=lambda packed: packed):
+            exec(source, there)
+            packed = left.packed(there, (), finished=True)
+            if packed is not None:
+                (folder / FILE).write_bytes(change(packed))
+            return placing.place(run, self.variables, lambda name: str(folder / name) if packed else None)
+
+        return end
+
+    def run(self, source):
+        return self.start(source)()
+
+
+@pytest.fixture
+def notebook(tmp_path):
+    return Notebook(tmp_path, results=[], counter={"fits": 0}, x=np.arange(4.0), y=np.arange(3), seen={1}, n=1)
+
+
+def test_what_the_cell_assigns_is_there_as_after_a_plain_cell(notebook):
+    placed = notebook.run("history = {'loss': [1.0, 0.5]}\nfor step in range(3):\n    n += step\nbest = min(history['loss'])")
+    variables = notebook.variables
+    assert (variables["history"], variables["best"], variables["n"], variables["step"]) == ({"loss": [1.0, 0.5]}, 0.5, 4, 2)
+    assert sorted(placed.placed) == ["best", "history", "n", "step"] and not placed.absent
+
+
+def test_what_it_changes_is_changed_in_the_same_object(notebook):
+    before = dict(notebook.variables)
+    source = "results.append(0.5); counter['fits'] += 1; x *= 2; seen.add(2); y = y + 1; also = results"
+    assert sorted(notebook.run(source).placed) == ["also", "counter", "results", "seen", "x", "y"]
+    variables = notebook.variables
+    assert all(variables[name] is before[name] for name in ("results", "counter", "x", "seen"))
+    assert (variables["results"], variables["counter"], variables["seen"]) == ([0.5], {"fits": 1}, {1, 2})
+    assert variables["x"].tolist() == [0, 2, 4, 6] and variables["y"].tolist() == [1, 2, 3]
+    assert variables["also"] is variables["results"] and before["y"].tolist() == [0, 1, 2]
+
+
+def test_a_table_gets_its_new_column(notebook):
+    notebook.variables["table"] = pd.DataFrame({"a": [1, 2]})
+    notebook.run("table['b'] = table['a'] * 2")
+    assert notebook.variables["table"]["b"].tolist() == [2, 4]
+
+
+def test_one_element_of_a_large_array_is_noticed(notebook):
+    notebook.variables["large"] = large = np.zeros(1_000_000)
+    notebook.run("large[12345] = 1")
+    assert large[12345] == 1 and large.sum() == 1
+
+
+def test_what_it_reads_alone_does_not_travel(notebook):
+    assert notebook.run("print(x.sum(), results, counter)") == placing.Placed()
+
+
+def test_a_name_that_it_deletes_is_gone(notebook):
+    notebook.run("del n")
+    assert "n" not in notebook.variables
+
+
+@pytest.mark.parametrize(
+    ("source", "later", "name"),
+    [
+        ("h = 1", "h = 2", "h"),
+        ("n = 7", "n = 2", "n"),
+        ("n = 7", "del n", "n"),
+        ("results.append(1)", "results.append(2)", "results"),
+        ("results.append(1)", "results = [2]", "results"),
+        ("x[0] = 1", "x[0] = 2", "x"),
+    ],
+)
+def test_a_later_cell_wins(notebook, source, later, name):
+    end = notebook.start(source)
+    exec(later, notebook.variables)
+    expected = pickle.dumps(notebook.variables.get(name))
+    assert end().kept == [name] and pickle.dumps(notebook.variables.get(name)) == expected
+
+
+def test_of_two_runs_the_later_one_wins_in_whatever_order_they_end(notebook):
+    first, second = notebook.start("h = 1"), notebook.start("h = 2")
+    assert (first().placed, second().placed, notebook.variables["h"]) == (["h"], ["h"], 2)
+    first, second = notebook.start("h = 3"), notebook.start("h = 4")
+    assert (second().placed, first().kept, notebook.variables["h"]) == (["h"], ["h"], 4)
+
+
+def test_what_cannot_come_is_said(notebook):
+    placed = notebook.run(f"lines = (n for n in [])\nlarge = bytes({MAX_BYTES + 1})\nn = 3")
+    assert placed.absent["lines"] == "a generator" and "write it to a file" in placed.absent["large"]
+    assert placed.placed == ["n"]
+
+
+def test_functions_classes_and_modules_are_not_variables(notebook):
+    assert notebook.run("import json\ndef f(): pass\nclass C: pass") == placing.Placed()
+
+
+def edited(**parts):
+    def change(packed):
+        archive = zipfile.ZipFile(io.BytesIO(packed))
+        index = json.loads(archive.read(INDEX)) | parts
+        with zipfile.ZipFile(buffer := io.BytesIO(), "w") as changed:
+            changed.writestr(INDEX, json.dumps(index))
+        return buffer.getvalue()
+
+    return change
+
+
+def test_only_names_that_the_cell_assigns_are_set(notebook):
+    """Whatever a cluster sends."""
+    end = notebook.start("h = 1")
+    end(edited(values={"h": 2, "print": 3}, changed={"counter": {"dict": []}}, deleted=["n"]))
+    variables = notebook.variables
+    assert (variables["h"], variables["counter"], variables["n"]) == (2, {"fits": 0}, 1) and "print" not in variables
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda packed: b"no archive",
+        lambda packed: packed[: len(packed) // 2],
+        edited(values=[]),
+        edited(values={"h": {"array": 0}}),
+        edited(values={"h": {"object": 1}}),
+        edited(trained={"x": {}}),
+        edited(trained={"x": {"model": "0", "history": None}}),
+        edited(absent={"h": []}),
+    ],
+)
+def test_a_file_of_another_form_sets_nothing(notebook, change):
+    before = dict(notebook.variables)
+    placed = notebook.start("h = 1")(change)
+    assert "cannot be read" in placed.absent["the variables of the run"] and notebook.variables == before
