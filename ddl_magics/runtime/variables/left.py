@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import types
 import zipfile
 from typing import Any, Collection, Mapping, Sequence
 
@@ -17,6 +18,8 @@ INDEX = "variables.json"
 #: The values of a run travel up to this size together, the smallest first.
 MAX_BYTES = 32 << 20
 
+#: What a cell defines and imports stays there, however it is assigned.
+_CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType)
 #: Of these types two equal values are one: what is the notebook's own needs no name.
 _VALUES = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, range)
 
@@ -67,6 +70,7 @@ class CellVariables:
     def _by_size(self, namespace: Mapping[str, Any], models: Sequence[Model], finished: bool) -> list[tuple[str, Any]]:
         """The names whose values are new or have changed, the smallest first."""
         named = {name: namespace[name] for name in self._assigned if name in namespace}
+        named = {name: value for name, value in named.items() if not isinstance(value, _CODE)}
         if not finished:
             named = {name: value for name, value in named.items() if any(value is model for model in models)}
         new = [(name, value) for name, value in named.items() if self._notebooks.get(name) is not value]

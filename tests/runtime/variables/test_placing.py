@@ -49,9 +49,16 @@ def notebook(tmp_path):
 
 
 def test_what_the_cell_assigns_is_there_as_after_a_plain_cell(notebook):
-    placed = notebook.run("history = {'loss': [1.0, 0.5]}\nfor step in range(3):\n    n += step\nbest = min(history['loss'])")
+    placed = notebook.run(
+        "history = {'loss': [1.0, 0.5]}\nfor step in range(3):\n    n += step\nbest = min(history['loss'])"
+    )
     variables = notebook.variables
-    assert (variables["history"], variables["best"], variables["n"], variables["step"]) == ({"loss": [1.0, 0.5]}, 0.5, 4, 2)
+    assert (variables["history"], variables["best"], variables["n"], variables["step"]) == (
+        {"loss": [1.0, 0.5]},
+        0.5,
+        4,
+        2,
+    )
     assert sorted(placed.placed) == ["best", "history", "n", "step"] and not placed.absent
 
 
