@@ -149,13 +149,14 @@ def test_the_cell_sees_dataframes_and_names_of_the_session_what_is_sent_and_file
     notebook.local(f"import os\nbefore = os.getcwd()\nos.chdir({str(tmp_path)!r})")
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub/number.txt").write_text("41")
-    notebook.remote("offset = 41")
+    notebook.remote("offset, seen = 41, []")
     notebook.remote("df = spark.range(100).selectExpr('id * 1.0 as a', 'id % 2 as label')")
     notebook.local("scale, names = 1.5, ('a', 'b')")
     options = "--name share --data df --label label --batch-size 20 --send scale names --files sub"
     source = """
 number = int(open("sub/number.txt").read())
 open("sub/number.txt", "a").write(f" and {ddl.rank}")
+seen.append(number)
 os = __import__("os")
 os.makedirs("logs")
 open("logs/of-the-rank", "w").write(str(ddl.rank) * 600_000)
@@ -164,6 +165,7 @@ open("logs/of-the-rank", "w").write(str(ddl.rank) * 600_000)
     text = notebook.run(f"%%distributed {options}{source}").text
     notebook.local("os.chdir(before)")
     assert notebook.value("share.result") == [46, 1.5, "a", "b", 42]
+    assert "[41] 41" in notebook.remote("print(seen, number)").text  # the cell's variables, where it had them from
     assert f"written to {tmp_path}: sub/number.txt, logs/of-the-rank (600 kB)" in text
     assert notebook.value("share.files") == {"logs/of-the-rank": 600_000, "sub/number.txt": 8}
     assert (tmp_path / "sub/number.txt").read_text() == "41 and 0"
