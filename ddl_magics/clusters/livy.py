@@ -29,7 +29,7 @@ DETAILS_SECONDS = 60.0
 #: How long calls may take that ask Spark: for the schema of files or a first row, or as long as their jobs.
 _SECONDS = {"launch": 600.0, "predict": 600.0, "evaluate": math.inf, "write_tfrecord": math.inf}
 #: Calls that are repeated after errors. The follower of a run repeats `poll`, and the run queue `busy`.
-_RETRIED = frozenset(("launch", "stop", "fetch", "release", "upload"))
+_RETRIED = frozenset(("launch", "stop", "fetch", "release", "upload", "place"))
 
 
 class LivyCluster(Cluster):

@@ -387,7 +387,8 @@ class Follower:
                 brought = self.cluster.place(self.spec.run, None, (), {})
                 break
             except (ConnectionError, TimeoutError, ProcessLookupError) as error:
-                if isinstance(error, ProcessLookupError) or time.monotonic() > deadline:
+                # A session that executes another cell sets them after it.
+                if not isinstance(error, TimeoutError) or time.monotonic() > deadline:
                     message = f"its variables are not in the session: {error}; {self.spec.name}.variables has them"
                     self.recorder.emit("notice", level="warning", message=message)
                     return
