@@ -8,7 +8,7 @@ import types
 import zipfile
 from typing import Any, Collection, Mapping, Sequence
 
-from ..keras_types import Model
+from ..keras_types import Model, is_of_keras
 from . import cell_names, fingerprint
 from .encoding import CannotTravel, Encoder
 
@@ -51,7 +51,10 @@ class CellVariables:
             for number, model in enumerate(models)
             if id(model) in names
         }
-        changed, values, absent = {}, {}, {}
+        changed: dict[str, Any] = {}
+        values: dict[str, Any] = {}
+        absent: dict[str, str] = {}
+        of_keras: dict[str, str] = {}  # callbacks, optimizers: missed where the notebook has another of the name
         budget = _Budget(encoder)
         for name, value in self._by_size(namespace, models, finished):
             try:
@@ -60,12 +63,12 @@ class CellVariables:
                 else:
                     values[name] = budget.fitting(value, encoder.encode)
             except CannotTravel as error:
-                absent[name] = str(error)
+                (of_keras if is_of_keras(type(value)) else absent)[name] = str(error)
         deleted = [name for name in sorted(self._assigned) if name not in namespace] if finished else []
-        if not (trained or changed or values or absent or deleted):
+        if not (trained or changed or values or absent or of_keras or deleted):
             return None
         parts = {"values": values, "changed": changed, "trained": trained, "deleted": deleted, "absent": absent}
-        return _zipped({**parts, "objects": encoder.objects}, encoder.arrays)
+        return _zipped({**parts, "of_keras": of_keras, "objects": encoder.objects}, encoder.arrays)
 
     def _by_size(self, namespace: Mapping[str, Any], models: Sequence[Model], finished: bool) -> list[tuple[str, Any]]:
         """The names whose values are new or have changed, the smallest first."""

@@ -173,7 +173,8 @@ class _Placing:
             if name in bindings.assigned and name in self._namespace and bindings.is_current(name, self._namespace):
                 del self._namespace[name]
         self._place_models({name: number for name, number in models.items() if number is not None})
-        self._answer.absent.update(index["absent"])
+        stale = {name: why for name, why in index["of_keras"].items() if name in self._namespace}
+        self._answer.absent.update({**index["absent"], **stale})
 
     def _place_models(self, numbers: Mapping[str, int]) -> None:
         """Models that the cell has made: loaded where Keras is, or where a cell mentions them."""
@@ -278,10 +279,11 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, Any]:
     """The file's JSON, whose parts have their types. Raises Damaged."""
     try:
         index = json.loads(archive.read(INDEX))
-        parts = (("values", dict), ("changed", dict), ("trained", dict), ("deleted", list), ("absent", dict))
-        sound = all(type(index[part]) is kind for part, kind in parts) and type(index["objects"]) is list
+        objects = ("values", "changed", "trained", "absent", "of_keras")
+        sound = all(type(index[part]) is dict for part in objects)
+        sound = sound and all(type(index[part]) is list for part in ("deleted", "objects"))
         sound = sound and all(type(name) is str for name in index["deleted"])
-        sound = sound and all(type(reason) is str for reason in index["absent"].values())
+        sound = sound and all(type(reason) is str for part in ("absent", "of_keras") for reason in index[part].values())
         for entry in index["trained"].values():
             sound = sound and type(entry["model"]) is int and "history" in entry
     except (KeyError, ValueError, TypeError, RecursionError) as error:

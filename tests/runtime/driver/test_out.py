@@ -27,6 +27,7 @@ def test_the_files_are_in_the_folder_and_nothing_is_held_for_the_notebook(spark_
     names = ["model-0.keras", "result.npy", "weights-0.npz"]
     assert sorted(os.listdir(out)) == ["history.json", *names], "and no unfinished or hidden file beside them"
     artifacts = {event["name"]: event for event in ended.of_kind("artifact")}
+    assert "uri" not in artifacts.pop("variables.zip"), "but the cell's variables"
     assert {name: event["uri"] for name, event in artifacts.items()} == {name: f"file://{out}/{name}" for name in names}
     assert all((out / name).stat().st_size == event["size"] for name, event in artifacts.items())
     with np.load(out / "weights-0.npz") as weights:
