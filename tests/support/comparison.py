@@ -13,6 +13,7 @@ from support.paths import TESTS
 
 HERE = TESTS / "equality"
 FILES = ("cases", "unusual", "loops", "coupled", "gathering", "normalized", "noisy", "lengths", "keras2")
+FILES += ("python_state",)
 
 
 def _in_cell(text):
@@ -40,7 +41,7 @@ FLOAT64, FLOAT32_HISTORY, FLOAT32_WEIGHTS = 1e-9, 1e-3, 1e-4
 ALWAYS = ("sgd_momentum", "accumulation", "callbacks", "embedding", "own_step", "pipeline", "rich_metrics")
 ALWAYS += ("two_fits", "four_steps_and_a_remainder", "losses_of_all_kinds", "added_sum_beside_a_contrast")
 ALWAYS += ("own_contrast", "own_step_of_sums", "outputs_of_own_slices", "own_optimizers")
-ALWAYS += ("one_weight_eagerly", "mean_of_the_kept")
+ALWAYS += ("one_weight_eagerly", "mean_of_the_kept", "warming_up_eagerly", "metrics_in_python")
 
 
 def _cases(*names):
@@ -51,7 +52,7 @@ def _cases(*names):
 
 
 #: The rest of them.
-MORE = tuple(case for case in _cases("cases", "unusual", "coupled", "gathering") if case not in ALWAYS)
+MORE = tuple(case for case in _cases("cases", "unusual", "coupled", "gathering", "python_state") if case not in ALWAYS)
 
 #: Models that learn what one process learns with --sync-noise.
 NOISY = _cases("noisy")

@@ -132,15 +132,15 @@ class BatchLoss:
             return Verdict(COUPLED)
         key = (id(loss.owner), tuple(leaves))
         if key not in self._verdicts:  # the owner is kept, so that no other gets its id
-            self._verdicts[key] = (loss.owner, self._try(loss.function, arguments, leaves))
+            self._verdicts[key] = (loss.owner, self._try(loss, arguments, leaves))
         return self._verdicts[key][1]
 
-    def _try(self, function: Callable[..., Tensor], arguments: Arguments, leaves: list[Leaf]) -> Verdict:
+    def _try(self, loss: Loss, arguments: Arguments, leaves: list[Leaf]) -> Verdict:
         def value(*tensors: Tensor) -> Tensor:
-            return function(*arguments.packed(tensors))
+            return loss.function(*arguments.packed(tensors))
 
         with self._traced.state(alone=True, trial=True, factor=None):
-            return try_loss(value, leaves)
+            return try_loss(value, leaves, loss.owner)
 
     def _of_all_rows(self, loss: Loss, arguments: Arguments, verdict: Verdict) -> Tensor:
         tensors = arguments.tensors()

@@ -19,6 +19,7 @@ from ..gradients.masked_loss import masked
 from ..keras_types import Batch, Layer, Metric, Model, Optimizer, Tensor, Variable
 from ..trial import cell_code
 from ..trial.patching import wrap
+from ..trial.python_state import PythonState
 from . import share
 from .calls import TEST_BATCH, TRAIN_BATCH
 from .compiled_loss import CompiledLoss
@@ -134,7 +135,7 @@ class Keras2Hooks(KerasHooks):
         """
         compiled = (model.compiled_loss, model.compiled_metrics)
         if not tf.executing_eagerly() and not all(container is None or container.built for container in compiled):
-            with contextlib.suppress(Exception):
+            with contextlib.suppress(Exception), PythonState([step, model]).restored():
                 tf.function(step).get_concrete_function(batch)
 
     def logs_of_metrics(self, model: Model, logs: dict[str, Any]) -> dict[str, Any]:

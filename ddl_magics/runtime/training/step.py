@@ -13,6 +13,7 @@ import tensorflow as tf
 from ..gradients.batch import Share
 from ..keras_types import Batch, Model, Variable
 from ..trial import cell_code, inlined_functions, recorded_assignments
+from ..trial.python_state import PythonState
 from .job_gradients import DeferredUpdate
 from .model_trials import ModelTrials
 from .step_losses import loss_metrics_by_rows, overrides_loss, whole_compute_loss
@@ -116,14 +117,16 @@ class StepHook:
             updates[:] = deferred
             return logs, [update.gradients for update in updates]
 
-        states = len(self._states.variables())
+        states, python = len(self._states.variables()), PythonState([self._step, self._model])
         with self._context.within.omitted() as omitted:
             compiled = tf.function(step, jit_compile=True, autograph=False).get_concrete_function()
         if omitted.occurred:
             self._context.rank.reporter.notice_once("info", NOT_COMPILED)
             self._run = self._step
+            python.restore()
             raise _TraceAgain
         if len(self._states.variables()) > states:  # the trace built metrics: these were neither weighed nor saved
+            python.restore()
             raise _TraceAgain
         logs, exchanged = compiled()
         for update, values in zip(updates, exchanged):

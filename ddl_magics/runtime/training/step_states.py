@@ -10,7 +10,7 @@ from ..gradients.batch import Share
 from ..gradients.metric_sums import parts_of
 from ..keras_types import Batch, Model, Tensor, Variable
 from ..trial import depends_on_rows, recorded_assignments, set_alike
-from ..trial.model_attributes import restored_attributes
+from ..trial.python_state import PythonState
 from ..trial.without_effects import without_effects
 from .job_gradients import JobGradients
 from .keras_access import KerasAccess
@@ -158,7 +158,7 @@ class StepStates:
             self._context.weighing.noting(lambda: self._function(rows))
 
         trial = self._context.traced.state(alone=True, trial=True)
-        with trial, without_effects(), restored_attributes(self._model):
+        with trial, without_effects(), PythonState([self._function, self._model]).restored():
             try:
                 with recorded_assignments(lambda: not self._gradients.applying) as assigned:
                     tf.function(step, autograph=False).get_concrete_function(tf.nest.map_structure(spec, batch))

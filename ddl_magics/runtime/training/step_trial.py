@@ -128,12 +128,12 @@ class StepTrial:
     ) -> Result:
         """Call `find_out` in training; in inference if noise in training could look like coupled rows."""
         run = _Run(model, step, batch, shares, self._weighing)
-        with run.sandbox.entered_with(model, self._layer_class, training=True):
+        with run.sandbox.entered_with(self._layer_class, training=True):
             result = find_out(run)
         if not run.sandbox.noise.unaligned and not getattr(result, "reason", ""):
             return result
         run = _Run(model, step, batch, shares, self._weighing)
-        with run.sandbox.entered_with(model, self._layer_class, training=False):
+        with run.sandbox.entered_with(self._layer_class, training=False):
             return find_out(run)
 
 
@@ -153,7 +153,7 @@ class _Run:
         self.leaves = _leaves(batch, self._flat, shares.shapes or [tuple(tensor.shape) for tensor in inputs])
         self.rows, self.shares = _ROWS, shares
         of_metrics = {id(variable) for metric in model.metrics for variable in _of_tensorflow(metric.variables)}
-        self.sandbox = Sandbox(_ROWS, ScalarVariables(_of_tensorflow(_variables(model)), of_metrics))
+        self.sandbox = Sandbox(_ROWS, [step, model], ScalarVariables(_of_tensorflow(_variables(model)), of_metrics))
         numbers = shares.batch * sum(int(np.prod(leaf.shape)) for leaf in self.leaves)
         self.batch = shares.batch if shares.batch > 1 and numbers <= _MOST_OF_BATCH else 0
         self.added: dict[int, str] = {}
@@ -179,7 +179,7 @@ class _Run:
         batch = tf.nest.pack_sequence_as(self._batch, flat)
         slice_state = {"factor": self.rows / size, "added": self.added, "gathers": False}
         state = self._weighing.traced.state(alone=True, trial=True, gathering=self.gathering, **slice_state)
-        with state, undone_assignments():  # the next run begins alike
+        with state, undone_assignments(), self.sandbox.python.restored():  # the next run begins alike
             logs, notes = self._weighing.noting(lambda: self._step(batch))
             self.gathers |= self._weighing.traced.gathers
         values = dict(notes.values)
@@ -271,7 +271,7 @@ def _cut_with_other_scalars(run: _Run, rows: Sequence[np.ndarray]) -> Fitting:
     """
     fitting: Fitting = {}
     if getattr(run.model, "run_eagerly", False):
-        with other_numbers(run.model) as any_are:
+        with other_numbers(run.model) as any_are, run.sandbox.python_as_now():
             _narrow(fitting, _cut_again(run, rows, run.of_all(_CUTS[0])) or {} if any_are else {})
     for steps in (STEPS, STEPS + 1):
         with run.sandbox.scalars.changed(steps) as any_are:

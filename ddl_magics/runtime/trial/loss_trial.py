@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Callable, Sequence
+from typing import Any, Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from ..keras_types import Tensor
 from . import row_trial
-from .row_trial import OUTPUT, Leaf, Verdict
+from .python_state import differing
+from .row_trial import COUPLED, OUTPUT, Leaf, Verdict
 from .sandbox import Sandbox
 from .undone_assignments import undone_assignments
 
 
-def try_loss(loss: Callable[..., Tensor], leaves: Sequence[Leaf]) -> Verdict:
-    """What `loss`, a function of tensors like `leaves`, does to rows."""
-    sandbox = Sandbox(row_trial.ROWS)
+def try_loss(loss: Callable[..., Tensor], leaves: Sequence[Leaf], code: Any) -> Verdict:
+    """What `loss`, a function of tensors like `leaves`, does to rows.
+
+    A loss whose state in Python follows from the rows, as it can in eager steps, is coupled: it sees one of all rows.
+
+    code: the function or object whose code it is.
+    """
+    sandbox, changes, is_eager = Sandbox(row_trial.ROWS, [code]), [], tf.executing_eagerly()
 
     def evaluate(rows: Sequence[np.ndarray], begin: int, size: int) -> list[np.ndarray]:
         sandbox.noise.begin_call(begin, size, len(rows[0]))
-        return _value_and_slope(loss, leaves, rows, slice(begin, begin + size))
+        with sandbox.python.restored():
+            result = _value_and_slope(loss, leaves, rows, slice(begin, begin + size))
+            changes.append(sandbox.python.changes() if is_eager else {})
+        return result
 
-    with tf.init_scope(), undone_assignments():
+    with tf.init_scope(), undone_assignments(), sandbox.python.restored():
         contents = row_trial.look_into(loss, leaves)
     with sandbox.entered():
         verdict = row_trial.verdict(evaluate, leaves, contents.constants, sandbox.scalars, sandbox.comparisons)
+    if verdict.kind is not None and any(differing(changes[0], other_changes) for other_changes in changes):
+        return Verdict(COUPLED)
     return verdict._replace(unused=contents.unused)
 
 
