@@ -44,5 +44,5 @@ def masked_settings(spec: RunSpec) -> list[str]:
 
 def _text(value: Any) -> str:
     if isinstance(value, tuple):
-        return ",".join(value)
+        return ",".join(name.replace(",", "\\,") for name in value)
     return f"{value:.15g}" if isinstance(value, float) else str(value)

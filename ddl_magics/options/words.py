@@ -6,6 +6,7 @@ Every mistake is a `UsageError` that names the nearest valid word.
 from __future__ import annotations
 
 import io
+import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,9 @@ from IPython.core.error import UsageError
 
 from ddl_magics.options.option import Option
 from ddl_magics.options.redaction import as_word, safely_quoted
+
+#: Between the names of a list. A name may have one behind a backslash.
+_COMMA = re.compile(r"(?<!\\),")
 
 
 def split(line: str) -> list[str]:
@@ -113,7 +117,7 @@ def _read_option(
     while remaining and not remaining[0].startswith("--") and (option.takes_list or len(texts) < option.values):
         texts.append(remaining.pop(0))
     if option.takes_list:
-        texts = [value for text in texts for value in text.split(",") if value]
+        texts = [value.replace("\\,", ",") for text in texts for value in _COMMA.split(text) if value]
     if len(texts) < option.values:
         needs = "a value" if option.values == 1 else f"{option.values} values"
         raise UsageError(f"{flag} needs {needs}: {option.usage}.")

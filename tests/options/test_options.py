@@ -11,6 +11,7 @@ from traitlets import TraitError
 from ddl_magics.notebook.config import Distributed, configured
 from ddl_magics.options import table
 from ddl_magics.options.help import help_text, markdown_table
+from ddl_magics.options.line import cell_of
 from ddl_magics.options.parsing import parse
 from ddl_magics.options.words import split, wants_help
 from ddl_magics.runtime.run_spec import NO_OPTIONS, RunSpec
@@ -263,6 +264,12 @@ def test_help_and_documentation_name_every_built_option():
 
 def test_every_built_option_sets_a_field_of_the_spec():
     assert {option.name for option in table.OPTIONS} <= set(RunSpec.__dataclass_fields__)
+
+
+def test_a_name_with_a_comma_has_a_backslash_before_it():
+    spec = parse(r"--data df --features 'Population\, total',a 'b\,' --label y")
+    assert spec.features == ("Population, total", "a", "b,")
+    assert parse(cell_of(spec).partition("\n")[0].removeprefix("%%distributed")).features == spec.features
 
 
 def test_a_field_is_set_by_an_option_or_listed_as_no_option():

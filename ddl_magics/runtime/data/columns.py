@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 import numpy as np
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from .records import Column, DataFrame
 
 #: Spark's name of a type -> the numpy type that holds it. "S" is text or binary of any length.
@@ -88,10 +90,35 @@ def check_column(option: str, column: str, frame_name: str, names: Sequence[str]
         lower = {name.lower(): name for name in reversed(names)}
         matches = difflib.get_close_matches(column.lower(), lower, 1)
         omitted = ", ... (%d in all)" % len(names) if len(names) > 8 else ""
-        hint = "did you mean %r?" % lower[matches[0]] if matches else "it has " + ", ".join(names[:8]) + omitted
+        hint = "it has " + ", ".join(names[:8]) + omitted
+        if matches:
+            name = lower[matches[0]]
+            hint = "did you mean %r?" % name
+            if "," in name:
+                hint += " Write '%s', with the quotes" % name.replace(",", "\\,")
         raise DataError("%s %s: %s has no such column; %s" % (option, column, frame_name, hint))
     if names.count(column) > 1:
         raise DataError("%s %s: %s has more than one column of that name; rename one" % (option, column, frame_name))
+
+
+def session_of(frame: DataFrame) -> SparkSession:
+    """The SparkSession of a DataFrame."""
+    session: SparkSession = frame.sparkSession if hasattr(frame, "sparkSession") else frame.sql_ctx.sparkSession
+    return session
+
+
+def check_case(frame_name: str, frame: DataFrame, column_names: Sequence[str]) -> None:
+    """Raises `DataError` where Spark cannot tell one of these columns from another one by its name."""
+    if not is_spark(frame) or session_of(frame).conf.get("spark.sql.caseSensitive", "false") == "true":
+        return
+    by_name: dict[str, str] = {}
+    for name in frame.columns:
+        same_name = by_name.setdefault(name.lower(), name)
+        if same_name != name and {name, same_name} & set(column_names):
+            raise DataError(
+                "%s has columns %r and %r, which are one name for Spark: rename one, or set "
+                "spark.conf.set('spark.sql.caseSensitive', 'true')" % (frame_name, same_name, name)
+            )
 
 
 def describe(frame_name: str, frame: DataFrame, name: str) -> Column:
@@ -122,8 +149,10 @@ def _describe_spark(frame_name: str, frame: DataFrame, name: str) -> Column:
     if kind.typeName() not in _SPARK_TYPES:
         seconds = ""
         if not depth and kind.typeName() in ("date", "timestamp", "timestamp_ntz"):
-            words = frame_name, name
-            seconds = "%s.withColumn(%r, " % words + "F.col(%r).cast('timestamp').cast('double'))" % name
+            cast = ".withColumn(%r, F.col(%r).cast('timestamp').cast('double'))" % (name, name)
+            seconds = frame_name + cast
+            if not frame_name.isidentifier():  # files
+                seconds = "df = spark.read.load(%r)%s, and --data df" % (frame_name, cast)
         raise _unsupported(frame_name, name, kind.simpleString(), seconds)
     return {"name": name, "dtype": _SPARK_TYPES[kind.typeName()], "depth": depth, "vector": False}
 

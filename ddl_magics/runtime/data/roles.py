@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Sequence
 import numpy as np
 
 from ..run_spec import RunSpec
-from .columns import DataError, check_column, check_weight
+from .columns import DataError, check_case, check_column, check_weight
 
 if TYPE_CHECKING:
     from .records import Arrangement, Column, DataFrame, Features, Inputs, TensorLayout
@@ -235,7 +235,9 @@ def choose(frame_name: str, frame: DataFrame, roles: Roles) -> Choice:
     for option, name in columns_by_option:
         if name in feature_names and option in (["--weight"] if roles.label_is_later else ["--label", "--weight"]):
             raise DataError("%s %s is also among --features; take it out of one" % (option, name))
-    return Choice(features, labels, roles.weight)
+    choice = Choice(features, labels, roles.weight)
+    check_case(frame_name, frame, choice.names())
+    return choice
 
 
 def _all_others(

@@ -11,6 +11,7 @@ import contextlib
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Sequence
+from urllib.parse import unquote
 
 from ..run_spec import RunSpec
 from ..spark import spark_error
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
 
 #: Spark's formats, by the end of a file's name.
 _FORMATS = {".parquet": "parquet", ".orc": "orc", ".csv": "csv", ".csv.gz": "csv", ".csv*": "csv"}
-#: The options of Spark's reader. Of CSV, quotes in values are doubled, as RFC 4180 has it and pandas writes them. First
-#: lines that differ, and rows with more or fewer values than columns, are errors: Spark would take columns by position,
-#: and leave values out.
-_OPTIONS = {"csv": {"header": True, "inferSchema": True, "escape": '"', "enforceSchema": False, "mode": "FAILFAST"}}
+#: The options of Spark's reader. Of CSV, quotes in values are doubled, as RFC 4180 has it and pandas writes them; NA is
+#: a missing value, as for pandas. First lines that differ, and rows with more or fewer values than columns, are errors:
+#: Spark would take columns by position, and leave values out.
+_OPTIONS: dict[str, dict[str, Any]] = {"csv": {"header": True, "inferSchema": True, "escape": '"', "nullValue": "NA"}}
+_OPTIONS["csv"].update(enforceSchema=False, mode="FAILFAST")
 #: What Spark calls a column of CSV whose first line has no name for it. pandas' index is the first one, and no feature.
 _NO_NAME = re.compile(r"_c\d+$")
 _INDEX_OF_CSV = "_c0"
@@ -108,6 +110,7 @@ def source(session: Any, uri: str) -> FileSource:
     advice = other_format(uri)
     if advice:
         raise DataError(advice)
+    uri = ",".join(_existing(session, path) for path in paths(uri))
     problem, kind = "--data %s cannot be read" % uri, format_of(uri)
     for table, folder in _tables_around(session, uri):
         words = uri, table.capitalize(), "df = spark.read.format(%r).load(%r), and --data df" % (table, folder)
@@ -129,6 +132,18 @@ def source(session: Any, uri: str) -> FileSource:
             raise DataError("--data %s: a column has no name: df = %s.drop('_c0'), and --data df" % (uri, reader))
         return FileSource(kind, listing.drop(_INDEX_OF_CSV) if has_index else listing, listing)
     return FileSource(kind, listing, listing)
+
+
+def _existing(session: Any, path: str) -> str:
+    """The path, without its percent-encoding if only that exists: `Path.as_uri()` of Python writes names so."""
+    decoded = unquote(path)
+    if decoded != path:
+        with contextlib.suppress(Exception):  # there is no such storage: reading says so
+            Path = session._jvm.org.apache.hadoop.fs.Path
+            storage = Path(path).getFileSystem(session._jsc.hadoopConfiguration())
+            if not storage.globStatus(Path(path)) and storage.globStatus(Path(decoded)):
+                return decoded
+    return path
 
 
 def _tables_around(session: Any, uri: str) -> Iterator[tuple[str, str]]:
@@ -259,13 +274,23 @@ def _in_one_line(option: str, action: Callable[[], Any], cause: Callable[[Except
 def _no_parquet(error: Exception) -> str:
     """Why files are not read as Parquet, which those are taken for whose names say nothing else."""
     text = str(error)
-    not_parquet = re.search(r"(\S+) is not a Parquet file", text)
+    not_parquet = re.search(r"(\S+) is not a Parquet file( \(length is too low: 0\))?", text)
+    if not_parquet and not_parquet[2]:
+        return "%s is empty (0 bytes): remove it, or write it again" % not_parquet[1]
     if not_parquet:
         words = "name files of other formats with their ending, as in FOLDER/*.csv, or read them into a DataFrame first"
         return "%s is not a Parquet file: %s" % (not_parquet[1], words)
     if "infer schema" in text:
         return "there is no file with columns"
-    return spark_error.cause(error)
+    if "TIMESTAMP(NANOS" in text:
+        return "Spark does not read times in nanoseconds: write them as df.to_parquet(FILE, coerce_timestamps='us')"
+    if "COLUMN_ALREADY_EXISTS" in text:
+        words = "two columns have names that are one for Spark, as upper and lower case are"
+        return "%s: set spark.conf.set('spark.sql.caseSensitive', 'true')" % words
+    cause = spark_error.cause(error)
+    if "NullPointerException" in cause or "Illegal Parquet type" in cause:
+        return "this Spark does not know the type of a column, as it may be of float16: write it as float32"
+    return cause
 
 
 def opened(session: Any, spec: RunSpec) -> FileSource | None:

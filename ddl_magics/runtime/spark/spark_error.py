@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 MAX_CHARACTERS = 500
 
@@ -12,6 +13,10 @@ _TENSORFLOW = re.compile(r"\{\{function_node .*?\}\}\s*|\s*\[Op:\w+\].*$")
 _JAVA_CLASS = re.compile(r"^:?\s*([a-z]\w*\.)+[A-Z]\w*:\s*")
 #: What Spark puts before the error of a task.
 _OF_TASK = re.compile(r"^Job aborted due to stage failure: .*most recent failure: Lost task \S+ in stage \S+ [^:]*: ")
+
+
+#: What Spark says of an error in one of its own threads.
+_OF_WAITING = re.compile(r"Exception thrown in awaitResult:?\s*$")
 
 
 #: Where nothing answers Py4J any more.
@@ -25,6 +30,15 @@ def is_of_dead_jvm(error: BaseException) -> bool:
         frame = frame.tb_next
     in_py4j = frame is not None and "py4j" in frame.tb_frame.f_globals.get("__name__", "")
     return type(error).__name__ == "Py4JNetworkError" or (isinstance(error, ConnectionError) and in_py4j)
+
+
+def _innermost(error: BaseException | str) -> str:
+    """The first line of the exception of Java that caused the one behind `error`; "" where there is none."""
+    exception: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    message = ""
+    while exception is not None:
+        message, exception = str(exception.toString()), exception.getCause()
+    return message.splitlines()[0].strip() if message.strip() else ""
 
 
 def cause(error: BaseException | str) -> str:
@@ -45,4 +59,8 @@ def _cause(error: BaseException | str) -> str:
             if _PYTHON_ERROR.match(line):
                 return line
     message = lines[0] if lines else type(error).__name__
+    if "Parquet column cannot be converted" in message:
+        message += " Give the column one type in all files: write those of the other type anew"
+    if _OF_WAITING.search(message):
+        message = _innermost(error) or message
     return _JAVA_CLASS.sub("", _OF_TASK.sub("", _JAVA_CLASS.sub("", message)))

@@ -177,6 +177,75 @@ def test_summaries_and_pandas_index_are_neither_rows_nor_features(spark, tmp_pat
     )
 
 
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (
+            pa.array([np.float16(1.5)], pa.float16()),
+            "this Spark does not know the type of a column, as it may be of float16: write it as float32",
+        ),
+        (
+            pa.array([1], pa.timestamp("ns")),
+            "Spark does not read times in nanoseconds: write them as df.to_parquet(FILE, ",
+        ),
+    ],
+)
+def test_a_type_that_spark_does_not_have_is_one_line(spark, tmp_path, column, message):
+    pq.write_table(pa.table({"a": column, "y": [0]}), tmp_path / "0.parquet")
+    said = one_line(DataError, sources.source, spark, f"file://{tmp_path}/0.parquet")
+    assert message in said and "awaitResult" not in said
+
+
+def test_files_that_spark_cannot_read_together_are_one_line(spark, tmp_path):
+    (tmp_path / "0.parquet").touch()
+    said = one_line(DataError, sources.source, spark, f"file://{tmp_path}/0.parquet")
+    assert said.endswith("/0.parquet is empty (0 bytes): remove it, or write it again")
+    pq.write_table(pa.table({"ID": [1], "id": [2], "y": [0]}), tmp_path / "0.parquet")
+    said = one_line(DataError, sources.source, spark, f"file://{tmp_path}/0.parquet")
+    assert said.endswith("as upper and lower case are: set spark.conf.set('spark.sql.caseSensitive', 'true')")
+    frame = spark.range(3).selectExpr("id", "id `ID`", "id `Id2`", "id y")
+    for features in (["id"], ["ID"], None):
+        assert "df has columns 'id' and 'ID', which are one name for Spark: rename one, or set" in refusal(
+            spark.sparkContext, "df", spec(features=features), {"df": frame}
+        )
+    prepare(spark.sparkContext, "df", spec(features=["Id2"]), {"df": frame}).close()
+    pq.write_table(pa.table({"a": [1], "y": [0]}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"a": [1.5], "y": [0]}), tmp_path / "1.parquet")
+    options = spec(data=f"file://{tmp_path}")
+    frames = sources.with_frame({}, options, sources.opened(spark, options))
+    said = refusal(spark.sparkContext, options.data, options, frames)
+    assert said.endswith(
+        "Expected: bigint, Found: DOUBLE. Give the column one type in all files: write those of the other type anew"
+    )
+
+
+def test_a_uri_of_python_is_that_of_the_file(spark, tmp_path):
+    folder = tmp_path / "größe 1"
+    folder.mkdir()
+    pq.write_table(pa.table({"a": [1], "y": [0]}), folder / "100%25.parquet")
+    for path in (folder, folder / "100%25.parquet"):
+        assert sources.source(spark, path.as_uri()).frame.count() == 1
+    assert sources.source(spark, f"file://{folder}/100%25.parquet").frame.count() == 1
+
+
+def test_a_missing_number_of_csv_is_missing(spark, tmp_path):
+    (tmp_path / "0.csv").write_text("a,b,y\nNA,1,0\n2,,1\n")
+    source = sources.source(spark, f"file://{tmp_path}/0.csv")
+    assert [tuple(row) for row in source.frame.collect()] == [(None, 1, 0), (2, None, 1)]
+
+
+def test_the_code_for_times_in_files_can_be_pasted(spark, tmp_path):
+    from pyspark.sql import functions as F
+
+    pq.write_table(pa.table({"t": pa.array([1_500_000], pa.timestamp("us")), "y": [0]}), tmp_path / "0.parquet")
+    options = spec(data=f"file://{tmp_path}/0.parquet")
+    said = one_line(
+        DataError, DataPlan, options.data, options, sources.with_frame({}, options, sources.opened(spark, options))
+    )
+    code = said.partition("as in df = ")[2].partition(", and --data df")[0]
+    assert eval(code, {"spark": spark, "F": F}).schema["t"].dataType.typeName() == "double"
+
+
 @pytest.mark.parametrize("row", ["7,8", "7,8,1,9"])
 def test_a_row_of_csv_with_another_number_of_values_is_one_line(spark, tmp_path, row):
     (tmp_path / "1.csv").write_text(f"a,b,y\n1,2,0\n{row}\n")
