@@ -155,6 +155,19 @@ _TRAINING = (
         sets=("sync_noise", True),
     ),
     Option(
+        "--feed",
+        "Which workers read the data of a fit that the cell makes: each worker all of it, of which it takes its rows, "
+        "or worker 0 alone, which deals the rows of each batch to all.",
+        default_text="auto",
+        choices={
+            "auto": "worker 0 alone, where a pipeline draws at random so that the workers would read other rows",
+            "chief": "worker 0 alone, always",
+            "each": "each worker; a run whose workers read different rows is refused",
+        },
+        strategies=("allreduce",),
+        conflicts={"--rule": "with a rule each worker trains on batches of its own; leave one of them out."},
+    ),
+    Option(
         "--gather",
         "Whether workers exchange their outputs and targets in each step, so that every worker computes the loss of "
         "the whole global batch. auto does so for losses that need it: those that are neither a mean nor a sum over "

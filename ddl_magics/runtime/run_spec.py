@@ -137,6 +137,7 @@ class RunSpec:
     compression: str | None = None
     sync_batchnorm: bool | None = None
     sync_noise: bool | None = None
+    feed: str | None = None
     gather: str | None = None
     encrypt: str | None = None
     attempts: int | None = None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 # The purpose of a collective: `Announcement.kind`. The caller chooses one; `DOING` names it in messages.
-WEIGHTS, STEP, EPOCH, EVALUATION, USER, BARRIER, RENDEZVOUS, CHECKPOINT, WITHIN_STEP, METRICS, ROWS = range(1, 12)
+WEIGHTS, STEP, EPOCH, EVALUATION, USER, BARRIER, RENDEZVOUS, CHECKPOINT, WITHIN_STEP, METRICS, ROWS, FEED = range(1, 13)
 
 #: kind -> what a rank in that collective does. Fits, epochs, steps and calls count from 1, as Keras prints them.
 DOING = {
@@ -26,6 +26,7 @@ DOING = {
     RENDEZVOUS: "is connecting to its peers",
     CHECKPOINT: "takes a checkpoint at step {step} of epoch {epoch}",
     METRICS: "is in train_on_batch(), test_on_batch() or ddl.result() at step {step}",
+    FEED: "reads data in fit {fit}",
     WITHIN_STEP: "is within step {step} of epoch {epoch}",
     ROWS: "reads all rows of --data, for adapt() or ddl.all_rows()",
 }

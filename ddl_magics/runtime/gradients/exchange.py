@@ -167,7 +167,8 @@ class GradientExchange:
             if checked and not same_batch(each.check, each.scale, chief.check, chief.scale):
                 message = (
                     "rank %d and rank 0 read different data at step %d of epoch %d: seed every random choice of the "
-                    "input pipeline, or mark data that is each rank's own with ddl.local()"
+                    "input pipeline, have rank 0 read it for all with --feed chief, or mark data that is each rank's "
+                    "own with ddl.local()"
                 )
                 raise collective.Diverged(rank, 0, message % (rank, *self._step_and_epoch()))
 

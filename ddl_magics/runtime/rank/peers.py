@@ -28,11 +28,15 @@ _ROWS_MISSING = (
 
 
 class Peers:
-    """ring: the `Collective` of the ranks, once connected; None where they do not meet in collectives."""
+    """ring: the `Collective` of the ranks, once connected; None where they do not meet in collectives.
+
+    feed: another one, for batches that rank 0 deals, once there are any.
+    """
 
     def __init__(self, config: RankConfig, progress: Progress, stop: Stop) -> None:
         self.config, self.progress = config, progress
         self.ring: Collective | None = None
+        self.feed: Collective | None = None
         self.timings = StepTimings()
         self._stop = stop
         self._rows_ring: Collective | None = None
@@ -45,10 +49,10 @@ class Peers:
     @property
     def busy(self) -> bool:
         """Whether this rank is in a collective."""
-        return any(ring is not None and ring.busy for ring in (self.ring, self._rows_ring))
+        return any(ring is not None and ring.busy for ring in (self.ring, self.feed, self._rows_ring))
 
     def close(self, reason: str) -> None:
-        for ring in (self.ring, self._rows_ring):
+        for ring in (self.ring, self.feed, self._rows_ring):
             if ring is not None:
                 ring.close(reason)
         if self._apart is not None:

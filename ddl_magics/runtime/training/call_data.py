@@ -10,6 +10,7 @@ from ..keras_types import Batch, Model
 from ..rank.rank import Rank
 from . import share, single_batch
 from .calls import TEST_BATCH, TRAIN_BATCH, Calls
+from .chief_feed import ChiefFeed
 
 #: A worker's part of a batch below which exchanging gradients takes longer than making them.
 SMALL_SHARE_ROWS = 8
@@ -23,7 +24,8 @@ _STATEFUL = (
 class CallData:
     """The data of the call in progress. recurrent: Keras' class of layers that may keep a state for each row."""
 
-    def __init__(self, rank: Rank, calls: Calls, recurrent: Any) -> None:
+    def __init__(self, rank: Rank, calls: Calls, recurrent: Any, feed: ChiefFeed) -> None:
+        self._feed = feed
         self._rank, self._config, self._calls, self._recurrent = rank, rank.config, calls, recurrent
 
     def shared(self, dataset: Any, batch: int | None, of_arrays: bool) -> tuple[Any, bool]:
@@ -50,7 +52,8 @@ class CallData:
         if not validates:
             self.refuse_stateful(None if fit is None else fit.model)
             self._hint_small_batch(batch)
-        return share.cut(dataset, config.rank, config.size, of_arrays), False
+        dealt = self._feed.shares(dataset, of_arrays) if config.reduces_gradients else None
+        return dealt or share.cut(dataset, config.rank, config.size, of_arrays), False
 
     def cut_batch(self, batch: Batch) -> Any:
         """What a call that takes one batch gets instead of it: this rank's `Share`, if it can be cut."""

@@ -12,6 +12,7 @@ from ..gradients.gathering import all_gather
 from ..keras_types import Dataset, Metric, Model, Tensor, Variable
 from . import derived_datasets, distributed
 from .calls import Call
+from .chief_feed import ChiefFeed
 from .equal_weights import EqualWeights
 from .keras_access import KerasAccess
 from .loop_slices import LoopSlices
@@ -23,8 +24,8 @@ from .step_context import StepContext
 class CellLoops:
     """loop: the steps between two calls of `fit`. slices: what Keras computes in them."""
 
-    def __init__(self, context: StepContext, access: KerasAccess) -> None:
-        self._context, self._config, self._access = context, context.config, access
+    def __init__(self, context: StepContext, access: KerasAccess, feed: ChiefFeed) -> None:
+        self._context, self._config, self._access, self._feed = context, context.config, access, feed
         self.loop = OwnLoop(context.rank, context.rows, self._average_statistics)
         self.slices = LoopSlices(self.loop, context.traced, context.noise, context.rank.errors)
         self.equal_weights = EqualWeights(context.rank)
@@ -33,7 +34,7 @@ class CellLoops:
 
     def distribute(self, data: Any, reduction: str | None) -> Any:
         """`ddl.distribute`."""
-        return distributed.distribute(data, reduction, self.slices, self._config)
+        return distributed.distribute(data, reduction, self.slices, self._config, self._feed)
 
     def result(self, metric: Metric) -> Any:
         """`ddl.result`: of the states of all ranks, which this rank's stay apart from."""

@@ -10,6 +10,7 @@ from ..gradients.batch import Share
 from ..keras_types import Batch
 from ..rank.config import RankConfig
 from . import share, single_batch
+from .chief_feed import ChiefFeed
 from .loop_slices import LoopSlices
 from .own_loop import MEAN, SUM
 
@@ -23,8 +24,8 @@ _NOT_CUT = "the arrays of this batch have different numbers of rows, or none: dd
 class DistributedBatches:
     """An iterable of this rank's slice of each batch. Every iteration begins the data anew."""
 
-    def __init__(self, data: Any, reduction: str | None, loop: LoopSlices, config: RankConfig) -> None:
-        self._data, self._reduction, self._loop, self._config = data, reduction, loop, config
+    def __init__(self, data: Any, reduction: str | None, loop: LoopSlices, config: RankConfig, feed: ChiefFeed) -> None:
+        self._data, self._reduction, self._loop, self._config, self._feed = data, reduction, loop, config, feed
 
     def __iter__(self) -> Iterator[Batch]:
         if not tf.executing_eagerly():
@@ -49,7 +50,8 @@ class DistributedBatches:
             return (cut(batch, config) for batch in batches)
         if share.is_local(data):
             return iter(share.uncut(data))
-        return iter(share.cut(data, config.rank, config.size))
+        dealt = self._feed.shares(data) if config.reduces_gradients else None
+        return iter(dealt or share.cut(data, config.rank, config.size))
 
     def __len__(self) -> int:
         return len(self._data)
@@ -61,12 +63,12 @@ class DistributedBatches:
         raise AttributeError(message % name)
 
 
-def distribute(data: Any, reduction: str | None, loop: LoopSlices, config: RankConfig) -> Any:
+def distribute(data: Any, reduction: str | None, loop: LoopSlices, config: RankConfig, feed: ChiefFeed) -> Any:
     """`DistributedBatches` of a dataset or another iterable of batches; of one batch of arrays, this rank's slice."""
     if reduction not in (None, MEAN, SUM):
         raise ValueError("reduction is %r; it must be 'mean' or 'sum'" % (reduction,))
     if not hasattr(data, "shape") and not isinstance(data, (tuple, list, dict)):
-        return DistributedBatches(data, reduction, loop, config)
+        return DistributedBatches(data, reduction, loop, config, feed)
     if not tf.executing_eagerly():
         raise RuntimeError(_IN_GRAPH)
     local_share = cut(data, config)

@@ -11,6 +11,7 @@ from .call_data import CallData
 from .calls import TEST_BATCH, TRAIN_BATCH, Call
 from .cell_loops import CellLoops
 from .checkpointing import Checkpoints
+from .chief_feed import ChiefFeed
 from .fit_callbacks import FitCallbacks
 from .fit_in_progress import FitInProgress
 from .kept_generators import KeptGenerators
@@ -31,10 +32,16 @@ class FitCalls:
     """Each method stands in for one of Keras: `method(original, model, ...)`."""
 
     def __init__(
-        self, context: StepContext, access: KerasAccess, loops: CellLoops, data: CallData, callbacks: FitCallbacks
+        self,
+        context: StepContext,
+        access: KerasAccess,
+        loops: CellLoops,
+        data: CallData,
+        callbacks: FitCallbacks,
+        feed: ChiefFeed,
     ) -> None:
         self._context, self._rank, self._config, self._calls = context, context.rank, context.config, context.calls
-        self._access, self._loops, self._data, self._callbacks = access, loops, data, callbacks
+        self._access, self._loops, self._data, self._callbacks, self._feed = access, loops, data, callbacks, feed
         self._checkpoints = Checkpoints(context.rank, access, context.metric_sums)
         self._generators = KeptGenerators()
 
@@ -52,6 +59,7 @@ class FitCalls:
             generators = self._pass_generators_on(arguments)
             arguments["callbacks"] = self._callbacks.of_fit(fit, checkpoints, arguments.get("callbacks"), generators)
             history = self._call(Call("fit", self._config.size > 1), original, model, arguments)
+            self._feed.end_fit()
         finally:
             self._calls.fit = None
             rank.end_fit()

@@ -75,6 +75,8 @@ class Keras2Hooks(KerasHooks):
         dataset, adapter = handler._dataset, handler._adapter
         generated = isinstance(adapter, data_adapter.GeneratorDataAdapter)
         trains, fits = self.calls.begins_training_data, self.calls.training
+        generated_batch = None if isinstance(self._first_batch, tuple) and not self._first_batch else self._first_batch
+        self.feed.note_peeked(generated_batch)
         handler._dataset, sharded = self.call_data.shared(dataset, adapter.batch_size(), of_arrays=False)
         if fits and not trains and generated and not adapter.should_recreate_iterator() and self.config.size > 1:
             handler._dataset = share.ContinuingDataset(handler._dataset)

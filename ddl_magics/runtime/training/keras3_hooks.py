@@ -13,7 +13,7 @@ from keras.src.losses import loss as loss_module
 from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
-from keras.src.trainers.data_adapters import array_data_adapter
+from keras.src.trainers.data_adapters import array_data_adapter, data_adapter_utils
 
 from ..gradients.masked_loss import masked
 from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Tensor, Variable
@@ -41,6 +41,7 @@ class Keras3Hooks(KerasHooks):
 
     def install(self) -> None:
         wrap(tf.random, "set_seed", self._set_seed)
+        wrap(data_adapter_utils, "get_tensor_spec", self._get_tensor_spec)
         super().install()
 
     # -- data
@@ -48,6 +49,11 @@ class Keras3Hooks(KerasHooks):
     def _set_seed(self, original: Callable[[Any], None], seed: Any) -> None:
         self._seeded_by_cell = True
         original(seed)
+
+    def _get_tensor_spec(self, original: Callable[[Any], Any], batches: Any) -> Any:
+        """Keras has read `batches` from a generator or PyDataset that it makes a dataset of."""
+        self.feed.note_peeked(batches)
+        return original(batches)
 
     def _keeps_drawing(self, dataset: Any) -> bool:
         """Whether the random operations of a fit's `dataset` continue from epoch to epoch, as without a seed.
@@ -65,6 +71,7 @@ class Keras3Hooks(KerasHooks):
             _distributed_dataset: Any
 
             def __init__(self, *args: Any, **kwargs: Any) -> None:
+                hooks.feed.note_peeked(None)
                 super().__init__(*args, **kwargs)
                 self.skipped_steps = 0
                 trains = hooks.calls.begins_training_data

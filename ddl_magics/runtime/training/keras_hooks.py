@@ -23,6 +23,7 @@ from . import files
 from .call_data import CallData
 from .calls import TEST_BATCH, TRAIN_BATCH
 from .cell_loops import CellLoops
+from .chief_feed import ChiefFeed
 from .fit_callbacks import FitCallbacks
 from .fit_calls import FitCalls
 from .job_gradients import JobGradients
@@ -52,12 +53,13 @@ class KerasHooks(KerasAccess):
         self.rank, self.config, self.keras = rank, rank.config, keras
         self.context = StepContext.of_rank(rank, keras.layers.Layer, self.batchnorm_class)
         self.calls = self.context.calls
-        self.call_data = CallData(rank, self.calls, keras.layers.RNN)
-        self.loops = CellLoops(self.context, self)
+        self.feed = ChiefFeed(rank)
+        self.call_data = CallData(rank, self.calls, keras.layers.RNN, self.feed)
+        self.loops = CellLoops(self.context, self, self.feed)
         self.gradients = JobGradients(self.context, self.loops.slices)
         self.job_logs = JobLogs(self.context, self, self.loops.equal_weights)
         callbacks = FitCallbacks(self.context, self, self.job_logs, keras)
-        self._fits = FitCalls(self.context, self, self.loops, self.call_data, callbacks)
+        self._fits = FitCalls(self.context, self, self.loops, self.call_data, callbacks, self.feed)
         rank.training = self.loops
         rank.at_cell_end.append(self.loops.loop.finish)
 

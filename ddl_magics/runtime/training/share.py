@@ -6,7 +6,7 @@ Parameter server: of the sequence of batches, worker k of n takes every n-th, be
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterable, Iterator
 
 import tensorflow as tf
 
@@ -36,13 +36,19 @@ def is_random(dataset: Dataset) -> bool:
 
     `Dataset.shuffle` is none: it draws anew in each iteration by itself, if it is not told otherwise.
     """
-    functions = [wrapped.function.graph for source in lineage(dataset) for wrapped in source._functions()]
-    definitions = [graph.as_graph_def() for graph in functions]
-    nodes = [node for source in definitions for node in source.node]
-    nodes += [
-        node for source in definitions for function_def in source.library.function for node in function_def.node_def
+    return any("seed2" in node.attr for node in operations(lineage(dataset)))
+
+
+def operations(datasets: Iterable[Dataset]) -> list[Any]:
+    """The nodes of the functions of each tf.data.Dataset, without those of the datasets that it is made from."""
+    definitions = [wrapped.function.graph.as_graph_def() for source in datasets for wrapped in source._functions()]
+    nodes = [node for definition in definitions for node in definition.node]
+    return nodes + [
+        node
+        for definition in definitions
+        for function_def in definition.library.function
+        for node in function_def.node_def
     ]
-    return any("seed2" in node.attr for node in nodes)
 
 
 def lineage(dataset: Dataset) -> Iterator[Dataset]:
@@ -60,12 +66,13 @@ def lineage(dataset: Dataset) -> Iterator[Dataset]:
             waiting.extend(inputs())
 
 
-def cut(dataset: Dataset, rank: int, size: int, of_arrays: bool = False) -> Dataset:
+def cut(dataset: Dataset, rank: int, size: int, of_arrays: bool = False, ahead: bool = True) -> Dataset:
     """A dataset of `Share`s: rank's slice of every batch of `dataset`.
 
     Of a batch of b rows, rank k of n has the rows floor(k b / n) to floor((k + 1) b / n).
 
     of_arrays: Keras has made `dataset` of arrays. Then the numbers of a batch's rows are cut, before any is gathered.
+    ahead: Batches are read before they are asked for.
     """
     _check_spec(dataset.element_spec)
     dataset, gather = _before_gathering(dataset) if of_arrays else (dataset, None)
@@ -90,6 +97,8 @@ def cut(dataset: Dataset, rank: int, size: int, of_arrays: bool = False) -> Data
         local_rows = rows_of(tf.nest.map_structure(lambda tensor: slice_rows(tensor, low, high), batch))
         return Share(local_rows, tf.cast(rows, tf.int64), tf.cast(total, tf.int64), tuple(sample))
 
+    if not ahead:
+        return dataset.map(tf.autograph.experimental.do_not_convert(slice_batch))
     return _mapped(dataset, slice_batch).prefetch(2)
 
 

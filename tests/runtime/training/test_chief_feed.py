@@ -1,0 +1,91 @@
+"""Pipelines that draw otherwise in each process: rank 0 reads them, and the ranks learn what one process learns."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from support import launch
+
+from ddl_magics.runtime.training import chief_feed
+
+pytestmark = pytest.mark.timeout(300)
+
+#: Each rank would draw with a seed of its own; a plain process draws as rank 0.
+CELL = """
+import json
+import keras, numpy as np, tensorflow as tf
+keras.config.set_floatx("float64")
+keras.utils.set_random_seed(7)
+SEED = getattr(globals().get("ddl"), "rank", 0)
+x = np.arange(88.0).reshape(22, 4) / 88
+y = x.sum(1, keepdims=True)
+names = np.array([b"a\\0", b"bc"] * 11)
+
+def noisy(seed, weighted=False):
+    draws = np.random.default_rng(100 * SEED + seed)
+    for begin in list(range(0, 22, 8)) * 4:
+        rows = slice(begin, begin + 8)
+        batch = {"x": x[rows] + draws.normal(size=x[rows].shape)}, y[rows]
+        yield (*batch, draws.random(len(y[rows]))) if weighted else batch
+
+class Augmented(keras.utils.PyDataset):
+    def __init__(self):
+        super().__init__()
+        self.draws = np.random.default_rng(SEED)
+    def __len__(self):
+        return 3
+    def __getitem__(self, at):
+        rows = slice(8 * at, 8 * at + 8)
+        return x[rows] + self.draws.normal(size=x[rows].shape), y[rows]
+
+def draw(rows):
+    return rows + np.random.default_rng(SEED + int(1000 * rows.sum())).normal(size=rows.shape)
+
+def augment(rows, targets):
+    return tf.ensure_shape(tf.numpy_function(draw, [rows], tf.float64), [None, 4]), targets
+
+arrays = tf.data.Dataset.from_tensor_slices((x, y)).batch(8)
+spec = {"x": tf.TensorSpec([None, 4], tf.float64)}, tf.TensorSpec([None, 1], tf.float64)
+generated = tf.data.Dataset.from_generator(lambda: noisy(3), output_signature=spec)
+in_parallel = arrays.repeat().map(augment, num_parallel_calls=2)
+alike = tf.data.Dataset.from_generator(lambda: ((x[at : at + 8], y[at : at + 8]) for at in (0, 8, 16)),
+    output_signature=(tf.TensorSpec([None, 4], tf.float64), tf.TensorSpec([None, 1], tf.float64)))
+FITS = {
+    "generator": dict(
+        x=noisy(1, weighted=True), steps_per_epoch=4, epochs=2, validation_data=noisy(2), validation_steps=3
+    ),
+    "pydataset": dict(x=Augmented(), epochs=3),
+    "from_generator": dict(x=generated, epochs=2),
+    "in_parallel": dict(x=in_parallel, steps_per_epoch=3, epochs=2, validation_data=arrays.map(augment, 2)),
+    "alike": dict(x=alike, epochs=2),
+}
+learned = {}
+for name, arguments in FITS.items():
+    inputs = keras.Input((4,), name="x")
+    model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Dense(3, activation="tanh")(inputs)))
+    together = 2 if name == "in_parallel" else 1
+    model.compile(keras.optimizers.Adam(0.05), "mse", metrics=["mae"], steps_per_execution=together)
+    history = model.fit(verbose=0, **arguments).history
+    values = [float(value) for key in sorted(history) for value in history[key]]
+    learned[name] = values + [float(v) for w in model.get_weights() for v in np.ravel(w)]
+"""
+
+
+@pytest.fixture(scope="module")
+def plain():
+    cell = CELL + "\nprint('@@' + json.dumps(learned))"
+    output = subprocess.run([sys.executable, "-c", cell], capture_output=True, text=True, check=True).stdout
+    return launch.json.loads(output.rpartition("@@")[2])
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_pipeline_that_draws_is_read_once(rank_pool, plain, workers):
+    ended = launch.run_cell(rank_pool(workers), CELL + "\nlearned", workers=workers, seconds=200)
+    assert ended.state == "FINISHED", ended.message
+    learned = ended.result
+    for name, values in plain.items():
+        np.testing.assert_allclose(learned[name], values, rtol=1e-9, atol=1e-12, err_msg=name)
+    notices = [event["message"] for event in ended.of_kind("notice") if "rank 0 alone reads" in event["message"]]
+    assert any(chief_feed._DIFFERENT in text for text in notices)
+    assert any(chief_feed._PARALLEL in text for text in notices)
