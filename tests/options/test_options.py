@@ -185,6 +185,8 @@ def test_defaults_of_ps_and_of_data():
             "--compression cannot be combined with --rule easgd: compression is for gradients, and a rule exchanges "
             "weights; leave one of them out.",
         ),
+        ("--feed all", "--feed has no value 'all'; it takes auto, chief, each."),
+        ("--strategy ps --feed chief", "--feed applies only to --strategy allreduce, not to ps."),
         ("--gather maybe", "--gather has no value 'maybe'; it takes auto, yes, no."),
         ("--strategy ps --gather yes", "--gather applies only to --strategy allreduce, not to ps."),
         ("--strategy ps --sync-noise", "--sync-noise applies only to --strategy allreduce, not to ps."),
@@ -223,6 +225,7 @@ def test_settings_of_a_rule_stay_with_it():
     [
         ("--compression bf16", "compression", "bf16"),
         ("--compression topk:0.05", "compression", "topk:0.05"),
+        ("--feed chief", "feed", "chief"),
         ("--gather no", "gather", "no"),
         ("--sync-noise", "sync_noise", True),
         ("--sync-batchnorm", "sync_batchnorm", True),

@@ -3,11 +3,13 @@
 import subprocess
 import sys
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from support import launch
 
-from ddl_magics.runtime.training import chief_feed
+from ddl_magics.runtime.training import chief_feed, share
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -89,3 +91,58 @@ def test_a_pipeline_that_draws_is_read_once(rank_pool, plain, workers):
     notices = [event["message"] for event in ended.of_kind("notice") if "rank 0 alone reads" in event["message"]]
     assert any(chief_feed._DIFFERENT in text for text in notices)
     assert any(chief_feed._PARALLEL in text for text in notices)
+
+
+def test_elements_travel_whole():
+    sparse = tf.sparse.from_dense([[0, 5], [6, 0]])
+    element = {
+        "texts": tf.constant([b"a\0", b"", "ü".encode()]),
+        "ragged": tf.ragged.constant([[1, 2], []], tf.int64),
+        "sparse": sparse,
+        "half": tf.constant([1.5], tf.bfloat16),
+        "scalar": tf.constant(True),
+    }
+    dataset = tf.data.Dataset.from_tensors(element).map(lambda parts: (parts, None))
+    assert chief_feed.Elements.can_pack(dataset.element_spec)
+    elements = chief_feed.Elements(dataset.element_spec)
+    payload = elements.pack(next(iter(dataset)))
+    unpacked = tf.data.Dataset.from_tensors(payload).map(elements.unpack)
+    assert unpacked.element_spec == dataset.element_spec
+    ((parts, none),) = unpacked
+    assert none is None
+    assert chief_feed.digest(parts) == chief_feed.digest(element)
+    assert not chief_feed.Elements.can_pack(dataset.window(2).element_spec)
+
+
+def test_a_batch_is_dealt_as_it_would_be_cut():
+    batches = tf.data.Dataset.range(23).batch(5).map(lambda rows: (rows, tf.strings.as_string(rows)))
+    for rank in range(3):
+        dealt = chief_feed.ChiefShares(batches, chief_feed.OwnReading(), rank, 3)
+        for _ in range(2):
+            for share_of_dealt, share_of_cut in zip(dealt, share.cut(batches, rank, 3), strict=True):
+                assert chief_feed.digest(tuple(share_of_dealt)) == chief_feed.digest(tuple(share_of_cut))
+
+
+def noise(row):
+    return tf.cast(row, tf.float32) + tf.random.uniform([])
+
+
+@pytest.mark.parametrize(
+    "dataset, reason",
+    [
+        (lambda rows: rows.map(noise), None),
+        (lambda rows: rows.map(noise, num_parallel_calls=2).batch(2).prefetch(1), chief_feed._PARALLEL),
+        (lambda rows: rows.map(lambda row: row + 1, num_parallel_calls=2).shuffle(4), None),
+        (lambda rows: rows.map(lambda row: row, num_parallel_calls=2, deterministic=False), chief_feed._FREE_ORDER),
+    ],
+)
+def test_what_a_graph_tells_of_draws(dataset, reason):
+    assert chief_feed.drawing(dataset(tf.data.Dataset.range(8))) == reason
+
+
+def test_draws_of_a_generator_and_of_keras_layers_are_seen():
+    generator = tf.random.Generator.from_seed(3)
+    layer = keras.layers.RandomFlip()
+    images = tf.data.Dataset.from_tensors(tf.zeros([2, 4, 4, 1]))
+    for augment in (lambda rows: rows + generator.normal([4, 4, 1]), lambda rows: layer(rows, training=True)):
+        assert chief_feed.drawing(images.map(augment, num_parallel_calls=2)) == chief_feed._PARALLEL
