@@ -146,3 +146,38 @@ def test_draws_of_a_generator_and_of_keras_layers_are_seen():
     images = tf.data.Dataset.from_tensors(tf.zeros([2, 4, 4, 1]))
     for augment in (lambda rows: rows + generator.normal([4, 4, 1]), lambda rows: layer(rows, training=True)):
         assert chief_feed.drawing(images.map(augment, num_parallel_calls=2)) == chief_feed._PARALLEL
+
+
+FAULTY = """
+import os, keras, numpy as np
+RANK = getattr(ddl, "rank")
+
+def batches():
+    draws = np.random.default_rng(RANK)
+    while True:
+        yield draws.normal(size=(8, 4)), draws.normal(size=(8, 1))
+        FAULT
+
+class Fault(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        LEAVE
+
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(batches(), steps_per_epoch=20, verbose=0, callbacks=[Fault()])
+"""
+
+
+@pytest.mark.parametrize(
+    "fault, leave, failure",
+    [
+        ("if draws.random() < 0.2: raise ValueError('bad batch')", "pass", (0, "ValueError: bad batch")),
+        ("pass", "if RANK == 1 and batch == 5: os._exit(9)", (1, "exit status 9")),
+    ],
+)
+def test_a_fault_ends_all_ranks(rank_pool, fault, leave, failure):
+    cell = FAULTY.replace("FAULT\n", fault + "\n").replace("LEAVE", leave)
+    ended = launch.run_cell(rank_pool(2), cell, seconds=60, attempts=1)
+    assert ended.state == "FAILED"
+    assert ended.failure["rank"] == failure[0]
+    assert failure[1] in ended.failure["message"], ended.failure["message"]
