@@ -96,10 +96,13 @@ class Kernel:
         return answer
 
     def value(self, expression, magic="", **how):
-        """The value of an expression, which must be of literals; `magic` is the line before it, where there is one."""
+        """The value of an expression, which must be of literals; `magic` is the line before it, where there is one.
+
+        What a run that has ended says of its variables may be printed before it.
+        """
         answer = self.run(f"{magic}print(repr(({expression})))", **how)
         assert answer.error == "", answer.traceback
-        return ast.literal_eval(answer.text)
+        return ast.literal_eval(answer.text.splitlines()[-1])
 
     def _take(self, kind, content, answer):
         if kind == "stream":

@@ -164,8 +164,10 @@ value += [weight.tolist() for weight in encoder.get_weights() + autoencoder.get_
 def float64():
     keras = pytest.importorskip("keras")
     keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")  # another test may have set one, which does not follow floatx
     yield
     keras.config.set_floatx("float32")
+    keras.config.set_dtype_policy("float32")
 
 
 def test_a_trained_model_goes_on_as_in_one_process(rank_pool, float64):
