@@ -29,6 +29,8 @@ PERHAPS_THERE = {
     "data/parquet.py": {"pyarrow"},
     "data/file_systems.py": {"pyarrow"},
     "scoring/batches.py": {"pyarrow"},
+    "variables/tables.py": {"pandas"},
+    "variables/trained.py": {"h5py"},
 }
 
 #: Processes of the runtime that must start fast and stay small: TensorFlow is the ranks' business.
@@ -55,7 +57,15 @@ PURE = {
     "monitoring.sources",
 }
 PURE |= {"parameter_server.rule_spec", "parameter_server.update_rules", "cell.notebook_only", "cell.suggestions"}
-PURE |= {"files.names", "redaction", "provenance.packages", "provenance.values", "provenance.frames"}
+PURE |= {
+    "variables.left",
+    "variables.decoding",
+    "files.names",
+    "redaction",
+    "provenance.packages",
+    "provenance.values",
+    "provenance.frames",
+}
 
 
 @pytest.fixture(scope="module")

@@ -63,6 +63,7 @@ def _run(rank: Rank) -> None:
     pictures = _pictures(rank)
     with open(os.path.join(rank.config.scratch, "names.pkl"), "rb") as file:
         mentioned = names.unpack(file.read(), rank.config.spec.continues_streams)
+    of_functions = {name for name in namespace if not name.startswith("__")}
     if "display" not in namespace or names.is_ipythons(namespace["display"]):
         namespace["display"] = pictures.display
     unmentioned = {name: value for name, value in namespace.items() if name not in mentioned}  # but by functions
@@ -73,7 +74,7 @@ def _run(rank: Rank) -> None:
     namespace["ddl"] = Helper(rank, values)
     if rank.cluster is not None:
         namespace["strategy"] = rank.cluster.strategy
-    left = _variables(rank, mentioned, namespace)
+    left = _variables(rank, mentioned | of_functions, namespace)
     try:
         with rank.stop.interruptible():
             value = execute(rank.config.spec.cell, namespace, _transform(rank, datasets, namespace))
@@ -450,12 +451,12 @@ class Helper:
         return "ddl: rank %d of %d" % (self.rank, self.size)
 
 
-def _variables(rank: Rank, mentioned: set[str], namespace: Mapping[str, Any]) -> CellVariables | None:
+def _variables(rank: Rank, of_notebook: set[str], namespace: Mapping[str, Any]) -> CellVariables | None:
     """Those of the cell on the chief, before it runs, where they are to come back."""
     if not (rank.config.is_chief and rank.config.spec.returns_variables):
         return None
     try:
-        return CellVariables(rank.config.spec.cell, mentioned, namespace)
+        return CellVariables(rank.config.spec.cell, of_notebook, namespace)
     except Exception as error:  # of the notebook's own objects, which are compared, of many kinds
         _warn_of_variables(rank, error)
         return None

@@ -83,6 +83,44 @@ def _binds_unseen_names(source: str) -> bool:
     return False
 
 
+def used_by_functions(captured: Mapping[str, Any], namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables of the session that functions and classes of its cells among `captured` use, and those that these
+    use in turn. They travel with the functions."""
+    reached: dict[str, Any] = {}
+    waiting, seen = list(captured.values()), set()
+    while waiting:
+        value = waiting.pop()
+        if id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, (list, tuple)):
+            waiting.extend(value)
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, type):
+            if value.__module__ == "__main__":
+                waiting.extend([*vars(value).values(), *value.__mro__])
+        elif isinstance(value, (staticmethod, classmethod, types.MethodType)):
+            waiting.append(value.__func__)
+        elif isinstance(value, property):
+            waiting += [function for function in (value.fget, value.fset) if function is not None]
+        elif isinstance(value, types.FunctionType):
+            if value.__module__ == "__main__":
+                waiting += [getattr(value, "__wrapped__", None), value.__defaults__, value.__kwdefaults__]
+                waiting += [cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()]
+                used = {name: namespace[name] for name in _global_names(value.__code__) if name in namespace}
+                reached.update(used)
+                waiting.extend(used.values())
+        else:
+            waiting.append(type(value))
+    return {name: value for name, value in reached.items() if not isinstance(value, types.ModuleType)}
+
+
+def _global_names(code: types.CodeType) -> set[str]:
+    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return set(code.co_names).union(*map(_global_names, inner))
+
+
 def defining_statement(tree: ast.Module, name: str) -> int | None:
     """The index of the first statement of a cell after which its global `name` is defined; None without any."""
     for index, statement in enumerate(tree.body):
@@ -290,7 +328,7 @@ def unpack(blob: bytes, streams: bool = False) -> set[str]:
     """On a rank: add what `pack` made to the globals of `__main__`, and the other globals of functions among it.
 
     The settings of the session are taken over first. streams: its random numbers, too.
-    Returns the names that the cell mentions. Raises NameProblem where a value cannot be restored here.
+    Returns the names that the cell mentions. NameProblem where a value cannot be restored here.
     """
     import importlib
 

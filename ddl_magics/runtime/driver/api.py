@@ -104,7 +104,8 @@ def launch(record: str, namespace: Mapping[str, Any]) -> str:
     ) as error:
         return _error("usage", str(error))
     if spec.returns_variables:
-        placing.awaiting(run, spec.cell, captured, namespace)
+        of_functions = names.used_by_functions(captured, namespace)
+        placing.awaiting(run, spec.cell, {**of_functions, **captured}, namespace)
     registry.add(run, job)
     job.start()
     return json.dumps({"ok": True})

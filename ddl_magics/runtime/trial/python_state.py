@@ -58,7 +58,7 @@ class PythonState:
 
     def __init__(self, roots: Iterable[Any]) -> None:
         self._visited: dict[int, Any] = {}  # the objects are kept, so that no other gets the id of one
-        self._places: list[_Place] = []
+        self._holders: list[_Holder] = []
         self._names: dict[int, str] = {}  # of objects, for messages
         waiting = list(roots)
         while waiting:
@@ -77,17 +77,17 @@ class PythonState:
 
     def restore(self) -> None:
         """Put everything back."""
-        for place in self._places:
-            place.restore()
+        for holder in self._holders:
+            holder.restore()
 
     def changes(self, excluded: PythonState | None = None) -> Changes:
         """What differs from its value of before, except for what `excluded` reaches, too."""
         apart = () if excluded is None else excluded._visited
-        found: Changes = {}
-        for place in self._places:
-            if id(place.owner) not in apart:
-                found.update(place.changes())
-        return found
+        changed: Changes = {}
+        for holder in self._holders:
+            if id(holder.owner) not in apart:
+                changed.update(holder.changes())
+        return changed
 
     def _look_into(self, value: Any) -> list[Any]:
         """Note a value's contents. Returns what it refers to."""
@@ -111,17 +111,17 @@ class PythonState:
                 self._note_contents(value)
             return []
         if isinstance(value, (np.random.Generator, np.random.RandomState, random.Random)):
-            self._places.append(_RandomState(value))
+            self._holders.append(_RandomState(value))
             return []
         return self._look_into_object(value)
 
     def _look_into_function(self, function: types.FunctionType) -> list[Any]:
         values: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-        places = [_Names(function, function.__globals__, _names_in(function.__code__) - {"__builtins__"})]
+        holders = [_Names(function, function.__globals__, _names_in(function.__code__) - {"__builtins__"})]
         free = zip(function.__code__.co_freevars, function.__closure__ or ())
-        places += [_Names(cell, _Closure(name, cell)) for name, cell in free]
-        places += [_Names(function, vars(function))]
-        return values + [value for place in places for value in self._note(place)]
+        holders += [_Names(cell, _Closure(name, cell)) for name, cell in free]
+        holders += [_Names(function, vars(function))]
+        return values + [value for holder in holders for value in self._note(holder)]
 
     def _look_into_class(self, kind: type) -> list[Any]:
         if not is_of_cell(kind.__module__):
@@ -145,19 +145,19 @@ class PythonState:
         followed = [kind, *(member for member in _members(attributes) if _is_followed(member))]
         if (of_cell or hasattr(value, "train_step")) and getattr(value, "built", True):
             mentioned: set[str] = set().union(*map(_names_in_class, kind.__mro__))
-            place = _Names(value, attributes, lambda name: not name.startswith("_") or name in mentioned)
-            followed += self._note(place)
+            holder = _Names(value, attributes, lambda name: not name.startswith("_") or name in mentioned)
+            followed += self._note(holder)
         return followed
 
-    def _note(self, place: _Names) -> list[Any]:
-        """Note a place of names. Returns its values."""
-        self._places.append(place)
-        for name, value in place.before.items():
+    def _note(self, holder: _Names) -> list[Any]:
+        """Note a holder of names. Returns its values."""
+        self._holders.append(holder)
+        for name, value in holder.before.items():
             self._names.setdefault(id(value), name)
-        return list(place.before.values())
+        return list(holder.before.values())
 
     def _note_contents(self, value: Any) -> None:
-        self._places.append(_Contents(value, self._names.get(id(value), type(value).__name__)))
+        self._holders.append(_Contents(value, self._names.get(id(value), type(value).__name__)))
 
 
 def is_of_cell(module: str) -> bool:
@@ -204,7 +204,7 @@ def _is_followed(value: Any) -> bool:
     return hasattr(kind, "get_config") or is_of_cell(kind.__module__) or kind.__name__.endswith("Container")
 
 
-class _Place:
+class _Holder:
     """Where something may change. owner: the object it belongs to."""
 
     owner: Any
@@ -215,7 +215,7 @@ class _Place:
         return {}
 
 
-class _Names(_Place):
+class _Names(_Holder):
     """Values by name: of a module's variables, of attributes, or of a closure.
 
     names: those that count, all by default: a set, or a function that says it of one. before: their values.
@@ -227,9 +227,9 @@ class _Names(_Place):
         self.owner, self._namespace = owner, namespace
         self._counts = names if callable(names) else None
         self._names = names if isinstance(names, set) else None
-        self.before = self._now()
+        self.before = self._current()
 
-    def _now(self) -> dict[str, Any]:
+    def _current(self) -> dict[str, Any]:
         namespace, counts = self._namespace, self._counts
         if self._names is not None:
             return {name: namespace[name] for name in self._names if name in namespace}
@@ -237,10 +237,10 @@ class _Names(_Place):
 
     def _changed(self) -> Iterator[tuple[str, Any]]:
         """(name, value before), which is _ABSENT for a new name."""
-        now = self._now()
-        for name in {**self.before, **now}:
+        current = self._current()
+        for name in {**self.before, **current}:
             before = self.before.get(name, _ABSENT)
-            if now.get(name, _ABSENT) is not before and not _is_made(now.get(name)):
+            if current.get(name, _ABSENT) is not before and not _is_made(current.get(name)):
                 yield name, before
 
     def restore(self) -> None:
@@ -251,8 +251,8 @@ class _Names(_Place):
                 self._namespace[name] = before
 
     def changes(self) -> Changes:
-        now = self._now()
-        return {name: _copied(now.get(name)) for name, _ in self._changed()}
+        current = self._current()
+        return {name: _copied(current.get(name)) for name, _ in self._changed()}
 
 
 class _Closure(MutableMapping[str, Any]):
@@ -300,7 +300,7 @@ class _ClassAttributes(MutableMapping[str, Any]):
         return len(vars(self._kind))
 
 
-class _Contents(_Place):
+class _Contents(_Holder):
     """What lies in a list, a dict, a set or an array."""
 
     def __init__(self, owner: Any, name: str) -> None:
@@ -327,14 +327,14 @@ class _Contents(_Place):
             return not np.array_equal(self.owner, self._before)
         if isinstance(self.owner, set):
             return bool(self.owner != self._before)
-        before, now = _items(self._before), _items(self.owner)
-        return len(before) != len(now) or any(one is not other for one, other in zip(before, now))
+        before, current = _items(self._before), _items(self.owner)
+        return len(before) != len(current) or any(item is not item_now for item, item_now in zip(before, current))
 
     def changes(self) -> Changes:
         return {self._name: list(_items(self.owner))} if self._differs() else {}
 
 
-class _RandomState(_Place):
+class _RandomState(_Holder):
     def __init__(self, owner: Any) -> None:
         self.owner = owner
         self._before = copy.deepcopy(owner.bit_generator.state if hasattr(owner, "bit_generator") else self._read())
@@ -365,16 +365,16 @@ def _items(value: Any) -> list[Any]:
     return [item for pair in value.items() for item in pair] if isinstance(value, dict) else list(value)
 
 
-def differing(one: Changes, other: Changes) -> set[str]:
+def differing(first: Changes, second: Changes) -> set[str]:
     """The names of what is not the same in both, as far as it is made of numbers."""
-    return {name for name in {**one, **other} if not _equal(one.get(name), other.get(name))}
+    return {name for name in {**first, **second} if not _equal(first.get(name), second.get(name))}
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(value: Any, other_value: Any) -> bool:
     try:
-        ours, theirs = tf.nest.flatten(one), tf.nest.flatten(other)
-        return len(ours) == len(theirs) and all(
-            np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(ours, theirs)
+        leaves, other_leaves = tf.nest.flatten(value), tf.nest.flatten(other_value)
+        return len(leaves) == len(other_leaves) and all(
+            np.array_equal(np.asarray(a), np.asarray(b)) for a, b in zip(leaves, other_leaves)
         )
     except Exception:  # whatever an object raises that is no number
         return True

@@ -34,11 +34,11 @@ def made_up(leaves: Sequence[Leaf], rows: int, padding: float, alike: bool = Fal
     """
     sizes = [leaf.shape[0] for leaf in leaves if leaf.role == INPUT and not _is_one_number(leaf) and leaf.shape]
     longest = max(sizes, default=_LONGEST)
-    others = next(row_trial.made_up(leaves, [("probabilities", ())], rows))
+    made_up_rows = next(row_trial.made_up(leaves, [("probabilities", ())], rows))
     for largest in (longest, 1):
         yield [
             _values(leaf, rows, padding, alike, largest) if leaf.role == INPUT or leaf.ragged_rank else values
-            for leaf, values in zip(leaves, others)
+            for leaf, values in zip(leaves, made_up_rows)
         ]
 
 

@@ -179,12 +179,12 @@ class Encoder:
 
     def _history(self, history: Any, depth: int) -> Any:
         model = getattr(history, "model", None)
-        known = id(model) in self._notebook
+        in_notebook = id(model) in self._notebook
         return {
             "history": self._encode(history.history, depth + 1),
             "epoch": self._encode(list(getattr(history, "epoch", [])), depth + 1),
             "params": self._encode(dict(getattr(history, "params", None) or {}), depth + 1),
-            "model": {"notebook": self._notebook[id(model)]} if known else None,
+            "model": {"notebook": self._notebook[id(model)]} if in_notebook else None,
         }
 
     def _array_object(self, value: Any, depth: int) -> Any:

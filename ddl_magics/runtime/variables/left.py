@@ -27,11 +27,11 @@ _VALUES = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, 
 class CellVariables:
     """What the cell's names are before it runs, and what has become of them. For one cell, on one rank."""
 
-    def __init__(self, source: str, mentioned: Collection[str], namespace: Mapping[str, Any]) -> None:
-        """mentioned: the names of the notebook that the cell mentions. namespace: of the cell, with their values."""
+    def __init__(self, source: str, of_notebook: Collection[str], namespace: Mapping[str, Any]) -> None:
+        """of_notebook: names that the cell or its functions have from the notebook. namespace: with their values."""
         self._assigned, written = cell_names.assigned(source), cell_names.written(source)
         self._notebooks = {
-            name: namespace[name] for name in sorted(mentioned) if name in namespace and is_object(namespace[name])
+            name: namespace[name] for name in sorted(of_notebook) if name in namespace and is_object(namespace[name])
         }
         self._before = {
             name: fingerprint.of(value, name in written) for name, value in self._notebooks.items() if can_change(value)
@@ -67,16 +67,16 @@ class CellVariables:
         deleted = [name for name in sorted(self._assigned) if name not in namespace] if finished else []
         if not (trained or changed or values or absent or of_keras or deleted):
             return None
-        parts = {"values": values, "changed": changed, "trained": trained, "deleted": deleted, "absent": absent}
-        return _zipped({**parts, "of_keras": of_keras, "objects": encoder.objects}, encoder.arrays)
+        index = {"values": values, "changed": changed, "trained": trained, "deleted": deleted, "absent": absent}
+        return _zipped({**index, "of_keras": of_keras, "objects": encoder.objects}, encoder.arrays)
 
     def _by_size(self, namespace: Mapping[str, Any], models: Sequence[Model], finished: bool) -> list[tuple[str, Any]]:
         """The names whose values are new or have changed, the smallest first."""
-        named = {name: namespace[name] for name in self._assigned if name in namespace}
-        named = {name: value for name, value in named.items() if not isinstance(value, _CODE)}
+        assigned = {name: namespace[name] for name in self._assigned if name in namespace}
+        assigned = {name: value for name, value in assigned.items() if not isinstance(value, _CODE)}
         if not finished:
-            named = {name: value for name, value in named.items() if any(value is model for model in models)}
-        new = [(name, value) for name, value in named.items() if self._notebooks.get(name) is not value]
+            assigned = {name: value for name, value in assigned.items() if any(value is model for model in models)}
+        new = [(name, value) for name, value in assigned.items() if self._notebooks.get(name) is not value]
         changed = []
         if finished:
             for name, before in self._before.items():
@@ -120,15 +120,15 @@ class _Budget:
     """Encodes values as long as they fit into MAX_BYTES together."""
 
     def __init__(self, encoder: Encoder) -> None:
-        self._encoder, self._left = encoder, MAX_BYTES
+        self._encoder, self._free_bytes = encoder, MAX_BYTES
 
     def fitting(self, value: Any, encode: Any) -> Any:
-        needed = size(value)
-        if needed > self._left:
+        value_bytes = size(value)
+        if value_bytes > self._free_bytes:
             text = "%.0f MB, and the variables of a run come back up to %d MB: write it to a file in the cell"
-            raise CannotTravel(text % (max(1.0, needed / 1e6), MAX_BYTES >> 20))
+            raise CannotTravel(text % (max(1.0, value_bytes / 1e6), MAX_BYTES >> 20))
         encoded = encode(value)
-        self._left -= needed
+        self._free_bytes -= value_bytes
         return encoded
 
 

@@ -86,10 +86,10 @@ class Bindings:
             raise Missing("part of it is %s, which is gone" % name)
         return value
 
-    def note(self, name: str, old: Any, new: Any) -> None:
-        """An earlier run has brought `new`, in place of `old` (None: of nothing): that is no later cell's."""
+    def note(self, name: str, replaced: Any, new: Any) -> None:
+        """An earlier run has brought `new`, in place of `replaced` (None: of nothing): that is no later cell's."""
         before = self._before[name]() if name in self._before else None
-        if before is old:
+        if before is replaced:
             self._before[name] = _reference(new)
 
 
@@ -173,7 +173,7 @@ class _Placing:
             if name in bindings.assigned and name in self._namespace and bindings.is_current(name, self._namespace):
                 del self._namespace[name]
         self._place_models({name: number for name, number in models.items() if number is not None})
-        stale = {name: why for name, why in index["of_keras"].items() if name in self._namespace}
+        stale = {name: reason for name, reason in index["of_keras"].items() if name in self._namespace}
         self._answer.absent.update({**index["absent"], **stale})
 
     def _place_models(self, numbers: Mapping[str, int]) -> None:
@@ -195,11 +195,11 @@ class _Placing:
         if not self._bindings.is_current(name, self._namespace):
             self._answer.kept.append(name)
             return
-        old = self._namespace.get(name)
+        replaced = self._namespace.get(name)
         self._namespace[name] = value
-        for later in _awaited.values():
-            if later.order > self._bindings.order:
-                later.note(name, old, value)
+        for later_bindings in _awaited.values():
+            if later_bindings.order > self._bindings.order:
+                later_bindings.note(name, replaced, value)
         self._answer.placed.append(name)
 
     def _change(self, name: str, content: Any) -> None:
@@ -233,7 +233,7 @@ class _Placing:
         try:
             if weights is None:
                 raise trained.CannotRestore("--out has written it elsewhere")
-            trained.restore(model, weights, saved, self._own())
+            trained.restore(model, weights, saved, self._custom_objects())
         except trained.CannotRestore as error:
             self._answer.absent[name] = str(error)
             return
@@ -249,7 +249,7 @@ class _Placing:
             if path is None:
                 raise Missing("its file is not here")
             try:
-                self._models[number] = trained.load(path, self._own())
+                self._models[number] = trained.load(path, self._custom_objects())
             except trained.CannotRestore as error:
                 raise Missing(str(error)) from None
         return self._models[number]
@@ -265,7 +265,7 @@ class _Placing:
         except KeyError:
             raise Damaged("it has no array %d" % number) from None
 
-    def _own(self) -> dict[str, Any]:
+    def _custom_objects(self) -> dict[str, Any]:
         """The notebook's own classes and functions, which a model may be made of."""
         kinds = (type, types.FunctionType)
         return {
@@ -280,10 +280,12 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, Any]:
     try:
         index = json.loads(archive.read(INDEX))
         objects = ("values", "changed", "trained", "absent", "of_keras")
-        sound = all(type(index[part]) is dict for part in objects)
-        sound = sound and all(type(index[part]) is list for part in ("deleted", "objects"))
+        sound = all(type(index[section]) is dict for section in objects)
+        sound = sound and all(type(index[section]) is list for section in ("deleted", "objects"))
         sound = sound and all(type(name) is str for name in index["deleted"])
-        sound = sound and all(type(reason) is str for part in ("absent", "of_keras") for reason in index[part].values())
+        sound = sound and all(
+            type(reason) is str for section in ("absent", "of_keras") for reason in index[section].values()
+        )
         for entry in index["trained"].values():
             sound = sound and type(entry["model"]) is int and "history" in entry
     except (KeyError, ValueError, TypeError, RecursionError) as error:

@@ -20,8 +20,8 @@ class CannotRestore(Exception):
     """The message follows the model's name, in one line."""
 
 
-def load(path: str, own: Mapping[str, Any]) -> Model:
-    """The model of a .keras file, in Keras' safe mode. own: the notebook's classes and functions, by name.
+def load(path: str, custom_objects: Mapping[str, Any]) -> Model:
+    """The model of a .keras file, in Keras' safe mode. custom_objects: the notebook's classes and functions, by name.
 
     Raises CannotRestore.
     """
@@ -32,15 +32,15 @@ def load(path: str, own: Mapping[str, Any]) -> Model:
     if tuple(map(int, re.findall(r"[0-9]+", keras.__version__)[:3])) < SAFE_KERAS:
         raise CannotRestore("Keras %s here does not load models by itself" % keras.__version__)
     try:
-        return keras.models.load_model(path, custom_objects=dict(own))
+        return keras.models.load_model(path, custom_objects=dict(custom_objects))
     except Exception as error:  # of Keras and of the notebook's own classes, of many kinds
         raise CannotRestore(_first_line(error)) from error
 
 
-def restore(model: Model, weights_path: str, model_path: str | None, own: Mapping[str, Any]) -> None:
+def restore(model: Model, weights_path: str, model_path: str | None, custom_objects: Mapping[str, Any]) -> None:
     """Give `model` the weights, and the optimizer with its state, of a trained model that was pickled from it.
 
-    model_path: of the trained one's .keras file; None where it could not be saved. own: as for `load`.
+    model_path: of the trained one's .keras file; None where it could not be saved. custom_objects: as for `load`.
 
     Raises CannotRestore: the model has other weights, and stays as it is; or it has the weights alone.
     """
@@ -58,16 +58,16 @@ def restore(model: Model, weights_path: str, model_path: str | None, own: Mappin
     if model_path is None:
         raise CannotRestore("its weights have come, its optimizer has not")
     try:
-        _restore_optimizer(model, model_path, config.get("compile_config"), own)
+        _restore_optimizer(model, model_path, config.get("compile_config"), custom_objects)
     except Exception as error:  # of Keras and of the notebook's own classes, of many kinds
         raise CannotRestore("its weights have come, its optimizer has not (%s)" % _first_line(error)) from error
 
 
-def _restore_optimizer(model: Model, path: str, compiled: Any, own: Mapping[str, Any]) -> None:
+def _restore_optimizer(model: Model, path: str, compiled: Any, custom_objects: Mapping[str, Any]) -> None:
     if not compiled:
         return
     if not _is_compiled_so(model, compiled):
-        with _keras_of(model).utils.custom_object_scope(dict(own)):
+        with _keras_of(model).utils.custom_object_scope(dict(custom_objects)):
             model.compile_from_config(compiled)
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:
@@ -108,10 +108,10 @@ def _is_compiled_so(model: Model, compiled: Mapping[str, Any]) -> bool:
     if getattr(model, "optimizer", None) is None:
         return False
     try:
-        here = json.loads(json.dumps(model.get_compile_config(), default=str))
+        current = json.loads(json.dumps(model.get_compile_config(), default=str))
     except (TypeError, ValueError, AttributeError):
         return False
-    return bool(_without_rate(here) == _without_rate(compiled))
+    return bool(_without_rate(current) == _without_rate(compiled))
 
 
 def _without_rate(compiled: Any) -> Any:

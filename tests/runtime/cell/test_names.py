@@ -221,3 +221,29 @@ def test_a_variable_called_ddl_is_refused():
         said == "line 2: %%distributed defines ddl, and so does the session (it is of type str): rename the session's"
     )
     assert names.captured("ddl = 'a b'\nddl.split()", {"ddl": "some text"}, ()) == {}
+
+
+OF_CELLS = """
+noted, factor, unused, inner = [], {"by": 2}, [], {}
+class Base:
+    def __init__(self):
+        self.own = inner
+class Noted(Base):
+    def on_epoch_end(self):
+        noted.append(1)
+    @staticmethod
+    def scaled(x):
+        return [x * factor["by"] for _ in range(2)]
+def wrapped(function):
+    return lambda: function()
+train = wrapped(lambda: [Noted() for _ in range(2)])
+"""
+
+
+def test_what_functions_of_cells_use_is_known():
+    session = {"__name__": "__main__"}
+    exec(OF_CELLS, session)
+    used = names.used_by_functions({"train": session["train"]}, session)
+    assert {name for name in used if not isinstance(used[name], type)} == {"noted", "factor", "inner"}
+    assert names.used_by_functions({"callbacks": [session["Noted"]()]}, session).keys() == {"noted", "factor", "inner"}
+    assert names.used_by_functions({"len": len, "x": [1, 2.5]}, session) == {}
