@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 
 from ..spark import jvm_gateway, spark_error
 from . import by_value, tfrecord, tfrecord_encoding
-from .columns import DataError, describe, is_spark
+from .columns import DataError, describe, is_spark, session_of
 
 if TYPE_CHECKING:
     from .records import Column, DataFrame
@@ -48,7 +48,7 @@ def write(frame: DataFrame, uri: str, compression: str | None = None) -> Written
         raise DataError("write_tfrecord cannot write a DataFrame that streams: write the batches of foreachBatch")
     columns = [_column(frame, name) for name in frame.columns]
     try:
-        session = frame.sparkSession if hasattr(frame, "sparkSession") else frame.sql_ctx.sparkSession
+        session = session_of(frame)
         with jvm_gateway.cancelled_by_interrupt(session.sparkContext, "TFRecord files"):
             return _write(session, frame, columns, uri, compression)
     except DataError:

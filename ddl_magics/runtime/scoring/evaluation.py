@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Iterable, Mapping, Sequence
 
 from ..data import by_value
-from ..data.columns import DataError, check_column, describe, quoted
+from ..data.columns import DataError, check_column, describe, quoted, session_of
 from ..data.roles import Choice, TensorColumns, indices, label_texts, uses_of
 from ..spark import jvm_gateway, spark_error
 from . import evaluator
-from .predictor import FRAME, bounded, check_frame, inputs_of, session_of
+from .predictor import FRAME, bounded, check_frame, inputs_of
 from .tasks import Tasks
 from .windows import with_labelled_windows
 

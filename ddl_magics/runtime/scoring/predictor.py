@@ -9,7 +9,7 @@ import numpy as np
 
 from ..data import arrow, by_value
 from ..data import transform as transforms
-from ..data.columns import SQL_TYPES, DataError, check_column, describe, is_spark
+from ..data.columns import SQL_TYPES, DataError, check_column, describe, is_spark, session_of
 from ..data.roles import Roles, choose, inputs
 from ..spark import jvm_gateway, spark_error
 from . import scorer
@@ -17,8 +17,6 @@ from .tasks import Task, Tasks
 from .windows import with_windows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from ..data.records import Column, DataFrame, Inputs
     from ..data.transform import Transform
     from .records import Plan
@@ -192,12 +190,6 @@ def _applied(frame: DataFrame, function: str, indices: Sequence[int]) -> DataFra
     names = ["c%d" % index for index in range(len(frame.columns))]
     values = ["%s(%s) %s" % (function, n, n) if i in indices else n for i, n in enumerate(names)]
     return frame.toDF(*names).selectExpr(*values).toDF(*frame.columns)
-
-
-def session_of(frame: DataFrame) -> SparkSession:
-    """The SparkSession of a DataFrame."""
-    session: SparkSession = frame.sparkSession if hasattr(frame, "sparkSession") else frame.sql_ctx.sparkSession
-    return session
 
 
 def _casts(dtype: str, trained: str) -> bool:

@@ -18,7 +18,6 @@ _OF_TASK = re.compile(r"^Job aborted due to stage failure: .*most recent failure
 #: What Spark says of an error in one of its own threads.
 _OF_WAITING = re.compile(r"Exception thrown in awaitResult:?\s*$")
 
-
 #: Where nothing answers Py4J any more.
 DRIVER_DIED = "Spark's driver process (Java) has died: restart the kernel, which begins a new session"
 
