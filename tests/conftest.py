@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 
 import pytest
 from livy.fixtures import livy_faults, livy_gateway, livy_server, mark_livy_tests  # noqa: F401  (fixtures)
@@ -82,6 +83,17 @@ def data_dir(tmp_path_factory, monkeypatch):
 def no_run_is_left():
     yield
     launch.stop_all()
+
+
+@pytest.fixture(autouse=True)
+def floatx_is_kept():
+    """A test that leaves Keras' floatx changed fails, and not those after it, whose runs would take it over."""
+    yield
+    backend = getattr(sys.modules.get("keras"), "backend", None)
+    if hasattr(backend, "set_floatx"):
+        floatx = backend.floatx()
+        backend.set_floatx("float32")
+        assert floatx == "float32", "the test leaves Keras' floatx changed"
 
 
 @pytest.fixture(scope="session")

@@ -73,6 +73,12 @@ def shell(tmp_path_factory):
             shell.user_ns.update(first, spark=spark)
             shell.run_cell(RESET).raise_error()
             patch.chdir(folder)
+            try:
+                return shown(cells, workers)
+            finally:
+                shell.run_cell(RESET).raise_error()
+
+        def shown(cells, workers):
             for kind, source in cells:
                 line = f"%%distributed --workers {workers} --wait --name fuzzed\n" if kind == "train" else ""
                 result = shell.run_cell(line + source)
