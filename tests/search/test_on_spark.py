@@ -21,7 +21,11 @@ from ddl_magics.session.session import Session
 CELL = """
 import os, time
 found = sorted(os.listdir("."))
-slow = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: time.sleep(0.6))  # time to prune
+def wait(logs):
+    # until the test lets the trial train whose learning rate the file has
+    while os.path.exists(waiting) and float(open(waiting).read()) == lr:
+        time.sleep(0.05)
+slow = keras.callbacks.LambdaCallback(on_train_begin=wait, on_epoch_end=lambda *epoch: time.sleep(0.6))  # to prune
 lr = ddl.suggest_float("lr", 1e-6, 1.0, log=True)
 units = ddl.suggest_int("units", 2, 8)
 act = ddl.suggest_categorical("act", ["relu", "tanh"], default="relu")
@@ -44,7 +48,8 @@ def kinds(run, kind):
 @pytest.mark.timeout(240)
 def test_a_search_on_two_executors(spark_cluster, data_dir, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    names = {"spark": spark_cluster(2), "weights": np.array([1.0, -2.0, 3.0, -4.0], "float32")}
+    waiting = tmp_path / "waiting"
+    names = {"spark": spark_cluster(2), "weights": np.array([1.0, -2.0, 3.0, -4.0], "float32"), "waiting": str(waiting)}
     session = Session(EmbeddedCluster(lambda: names))
     line = f"--trials 4 --objective val_loss:min --name tuned --attempts 1 {OPTIONS}"
     search = session.search(dataclasses.replace(parse(line), cell=CELL), names)
@@ -55,7 +60,10 @@ def test_a_search_on_two_executors(spark_cluster, data_dir, monkeypatch, tmp_pat
     until(lambda: kinds(killed, "fit"), 60)
     worker = kinds(killed, "worker")[0]
     assert worker["executor"].isdigit()
+    waiting.write_text(killed.spec.set["lr"])  # its second run
     os.kill(worker["pid"], signal.SIGKILL)
+    until(lambda: kinds(search.run(1), "epoch"), 60)
+    waiting.unlink()
     search.wait(200)
     print(search)
     assert search.state == ev.FINISHED and max(training) == 2, "as many at once as there are slots"
