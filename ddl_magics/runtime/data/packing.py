@@ -97,15 +97,16 @@ def at_once(values: Any, dtype: str, dimensions: int) -> np.ndarray | None:
     """The array of so many dimensions that NumPy makes of nested sequences, or None where each value must be looked at.
 
     That is so for values that NumPy refuses or does not nest as expected; for text; for booleans and for floats with
-    NaN, as NumPy makes False and NaN of a missing value.
+    NaN or infinity, as NumPy makes False and NaN of a missing value, and infinity of a number that is too large.
     """
     if dtype == "S" or np.dtype(dtype).kind == "b":
         return None
     try:
-        array = np.array(values, dtype)
+        array = np.array(values, dtype if np.dtype(dtype).kind == "f" else _widest(dtype))
+        array = fitting(array, dtype)
     except Exception:  # whatever it is: the value is looked for, and reported in words for the user
         return None
-    if array.ndim != dimensions or 0 in array.shape[1:] or (array.dtype.kind == "f" and np.isnan(array).any()):
+    if array.ndim != dimensions or 0 in array.shape[1:] or (array.dtype.kind == "f" and not np.isfinite(array).all()):
         return None
     return array
 
@@ -118,7 +119,7 @@ def as_array(values: Any, column: Column) -> np.ndarray:
     """
     dtype = column["dtype"]
     if isinstance(values, np.ndarray) and values.dtype != object and dtype != "S":  # of pandas or Arrow
-        return values.astype(dtype, copy=False)
+        return fitting(values, dtype)
     if column.get("sparse"):
         check_present(values)
         one_length(values)
@@ -139,7 +140,31 @@ def as_array(values: Any, column: Column) -> np.ndarray:
     check_present(values)
     if dtype == "S":
         return text_array([_as_bytes(value) for value in values], shape)
-    return np.array(values, dtype).reshape(shape)
+    return fitting(np.array(values, _widest(dtype)), dtype).reshape(shape)
+
+
+def fitting(values: np.ndarray, dtype: str) -> np.ndarray:
+    """The numbers in a dtype; ValueError where it does not hold one, which NumPy would make another or infinite."""
+    if values.dtype == dtype:
+        return values
+    with np.errstate(over="ignore", invalid="ignore"):
+        array = values.astype(dtype)
+    if array.dtype.kind in "iu":
+        changed = array != values
+    elif array.dtype.kind == "f":
+        changed = np.isinf(array) & ~np.isinf(values)
+    else:
+        return array
+    if changed.any():
+        words = values[changed][0], array.dtype.name
+        raise ValueError("it has %s, which %s does not hold: drop these rows, or train with a wider type" % words)
+    return array
+
+
+def _widest(dtype: str) -> str:
+    """The dtype that Python's numbers are read in before `fitting`, as NumPy 1 makes an int32 of any int."""
+    kind = np.dtype(dtype)
+    return {"i": "i8", "u": "i8", "f": "f8"}.get(kind.kind, dtype) if kind.itemsize < 8 else dtype
 
 
 def _as_bytes(value: Any) -> bytes:

@@ -164,3 +164,25 @@ def test_lists_that_make_no_array_are_refused_in_words(values, message):
     known = columns.describe("df", pd.DataFrame({"v": values}), "v")
     with pytest.raises(ValueError, match=message):
         packing.as_array(values, known)
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([1, 2**32 + 3], "i4"),
+        ([1, -1], "u1"),
+        ([1.0, 1e39], "f4"),
+        ([1.0, float("nan")], "i8"),
+        ([1.0, 2.0**63], "i8"),
+    ],
+)
+def test_a_number_that_its_type_does_not_hold_is_refused(values, dtype):
+    """NumPy makes 3 of 2**32 + 3, and infinity of 1e39: scoring would go on with them."""
+    name = np.dtype(dtype).name
+    for given in (np.array(values), values):
+        if given is values and dtype == "i8":  # Spark gives no floats for a column of integers
+            continue
+        with pytest.raises(ValueError, match=f"which {name} does not hold: drop these rows, or train"):
+            packing.as_array(given, column(dtype))
+    kept = packing.as_array(np.array([1.5, np.inf]), column("f4"))
+    np.testing.assert_array_equal(kept, np.array([1.5, np.inf], "f4"))
