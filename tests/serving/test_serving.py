@@ -159,6 +159,32 @@ def test_a_bad_request_is_answered_in_one_line(served, body, message):
     assert asking.infer(served, ROWS)[1]["outputs"] == before
 
 
+def v2(datatype, data, **changes):
+    return {"inputs": [{"name": "input", "shape": [1, 3], "datatype": datatype, "data": data, **changes}]}
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (v2("FP32", [1, 2, 1e39]), r"input input: 1e\+39 is no float32"),
+        (v2("FP64", [1, 2, 1e39]), r"input input: 1e\+39 is no float32"),
+        (v2("INT32", [1, 2, 2**32 + 3]), "input input: 4294967299 is no int32"),
+        (v2("INT32", [1, 2, 1.5]), r"input input: 1\.5 is no int32"),
+        (v2("INT32", [1, 2, None]), "input input: "),
+        (v2("BOOL", [0, 1, 5]), "input input: 5 is no bool"),
+        (v2("UINT64", [1, 2, 2**70]), "input input: "),
+        (v2("TEXT", [1, 2, 3]), r"body\.inputs\.0\.datatype: Input should be 'BOOL', "),
+        ({"inputs": ROWS.tolist()}, r"body\.inputs\.0: Input should be a valid dictionary"),
+        ([1, 2, 3], "body: Input should be a valid dictionary"),
+        (b"{", "the body is no JSON: unexpected end of data"),
+    ],
+)
+def test_a_bad_request_of_the_protocol_is_answered_in_one_line(served, body, message):
+    status, answer = asking.post(f"{served.url}/v2/models/digits/infer", body)
+    assert (status, list(answer)) == (400, ["error"])
+    assert re.match(message, answer["error"]) and "\n" not in answer["error"]
+
+
 def test_nobody_changes_what_is_served_over_the_network(served):
     for path in ("/v2/repository/models/digits/unload", "/v2/repository/models/digits/load", "/v2/repository/index"):
         assert asking.post(served.url + path, {})[0] == 404

@@ -189,12 +189,19 @@ def _described(tensor: Tensor) -> MetadataTensor:
 
 
 def _array(tensor: RequestInput) -> np.ndarray:
+    """The data in the declared type and shape; InferenceError where they do not fit."""
     data = getattr(tensor.data, "root", tensor.data)
     try:
-        array = np.asarray(data, object if tensor.datatype == "BYTES" else to_dtype(tensor))
+        if tensor.datatype == "BYTES":
+            array = np.asarray(data, object)
+        else:
+            array, dtype = np.asarray(data), to_dtype(tensor)
+            if array.dtype.kind == "O":  # null is NaN, as MLServer has it
+                array = np.asarray(data, np.float64 if dtype.kind == "f" else dtype)
+            array = _fitting(array, dtype)
         shaped: np.ndarray = array.reshape(tensor.shape)
         return shaped
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise InferenceError(f"input {tensor.name}: {error}") from None
 
 
@@ -223,12 +230,12 @@ def _as(tensor: Tensor, values: Any) -> np.ndarray:
 
 
 def _fitting(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """The array in this type; ValueError for a number that is too large for it, which NumPy would make another one."""
-    with np.errstate(over="ignore"):
+    """The array in this type; ValueError for a number that it does not hold, which NumPy would make another one."""
+    with np.errstate(over="ignore", invalid="ignore"):
         converted = array.astype(dtype, copy=False)
     if array.dtype.kind in "US":  # text of numbers
         array = array.astype(np.float64)
-    changed = converted != array if dtype.kind in "iu" else np.isinf(converted) & ~np.isinf(array)
+    changed = converted != array if dtype.kind in "iub" else np.isinf(converted) & ~np.isinf(array)
     if changed.any():
         raise ValueError(f"{array[changed][0]} is no {dtype}")
     return converted

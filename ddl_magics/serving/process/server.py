@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from mlserver import MLServer
 from mlserver.settings import ModelParameters, ModelSettings, Settings
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -39,6 +42,7 @@ class Server:
             route for route in app.router.routes if "/repository/" not in getattr(route, "path", "")
         ]
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
+        app.add_exception_handler(RequestValidationError, _bad_request)
         self._server._model_repository_handlers.load = _refused
         self._server._model_repository_handlers.unload = _refused
 
@@ -68,6 +72,17 @@ class Server:
         """End after the requests in progress."""
         if self.listening:
             await self._server.stop()
+
+
+async def _bad_request(request: Request, error: RequestValidationError) -> JSONResponse:
+    """Status 400 and one line for what is no request of the protocol, where FastAPI answers 422 and a list."""
+    await asyncio.sleep(0)
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        problem = f"the body is no JSON: {first['ctx']['error']}"
+    else:
+        problem = ".".join(map(str, first["loc"])) + f": {first['msg']}"
+    return JSONResponse({"error": " ".join(problem.split())}, 400)
 
 
 async def _refused(*arguments: Any) -> Any:
