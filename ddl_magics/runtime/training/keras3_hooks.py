@@ -37,6 +37,7 @@ class Keras3Hooks(KerasHooks):
     metrics_container, built_metrics = compile_utils.CompileMetrics, "metrics"
     resumes_within_epochs = True
     _train_data: Any = None  # the iterator of the fit in progress
+    _compiled_counts: list[Variable] | None = None  # the iterations of optimizers in the function that is called
     _seeded_by_cell = False
 
     def install(self) -> None:
@@ -126,24 +127,35 @@ class Keras3Hooks(KerasHooks):
     def _make_function(self, original: Callable[..., Any], model: Model, step: Callable[[Batch], Any]) -> Any:
         compiled = model.jit_compile
         if not compiled or not self.config.reduces_gradients:
-            return self._takes_single_batches(original(model, self.step_hook(model, step, in_xla=bool(compiled))))
+            function = original(model, self.step_hook(model, step, in_xla=bool(compiled)))
+            return self._takes_single_batches(function, bool(compiled))
         model.jit_compile = False  # for what is around the step
         try:
             function = original(model, self.step_hook(model, step, compiled=self.keeps_xla(model, step)))
-            return self._takes_single_batches(function)
+            return self._takes_single_batches(function, compiled=True)
         finally:
             model.jit_compile = compiled
 
     def build(self, model: Model, step: Callable[[Batch], Any], batch: Batch) -> None:
         """Nothing: Keras 3 has built all before it traces a step."""
 
-    def _takes_single_batches(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def _takes_single_batches(self, function: Callable[[Any], Any], compiled: bool) -> Callable[[Any], Any]:
         """A function of an iterator, which is not one of tf.data where it has the batch of a `train_on_batch`."""
+        counts: list[Variable] = []
 
         @functools.wraps(function)
         def cutting(iterator: Any) -> Any:
             single = not isinstance(iterator, (tf.data.Iterator, tf.distribute.DistributedIterator))
-            return function(map(self.call_data.cut_batch, iterator) if single else iterator)
+            self._compiled_counts = None if compiled else counts
+            try:
+                return function(map(self.call_data.cut_batch, iterator) if single else iterator)
+            except tf.errors.OutOfRangeError:
+                # In a graph of Keras that XLA does not compile, the step that finds no batch is counted, too.
+                for iterations in counts:
+                    iterations.assign_add(1)
+                raise
+            finally:
+                self._compiled_counts = None
 
         return cutting
 
@@ -182,8 +194,20 @@ class Keras3Hooks(KerasHooks):
             return apply(grads)
         scaled = isinstance(optimizer, loss_scale_optimizer.LossScaleOptimizer)
         if not scaled and not self.gradients.applying:
-            update = functools.partial(compiled_update.apply, apply, optimizer, variables=variables)
+            update = functools.partial(self._apply_compiled, apply, optimizer, variables)
         return self.gradients.apply(update, list(grads), scaled)
+
+    def _apply_compiled(
+        self,
+        update: Callable[[Sequence[Gradient]], Any],
+        optimizer: Optimizer,
+        variables: Sequence[Variable],
+        gradients: Sequence[Gradient],
+    ) -> Any:
+        counts = self._compiled_counts
+        if counts is not None and compiled_update.can_compile(optimizer, gradients, variables):
+            counts[:] = [*(known for known in counts if known is not optimizer.iterations), optimizer.iterations]
+        return compiled_update.apply(update, optimizer, gradients, variables)
 
     def hook_losses(self) -> None:
         def apply_mask(

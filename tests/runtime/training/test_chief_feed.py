@@ -67,11 +67,12 @@ for name, arguments in FITS.items():
     inputs = keras.Input((4,), name="x")
     model = keras.Model(inputs, keras.layers.Dense(1)(keras.layers.Dense(3, activation="tanh")(inputs)))
     together = 2 if name == "in_parallel" else 1
-    # Not Adam: at the end of data of unknown length, plain Keras counts one step more than it makes.
-    model.compile(keras.optimizers.SGD(0.05, momentum=0.9), "mse", metrics=["mae"], steps_per_execution=together)
+    # Adam: at the end of data of unknown length, plain Keras counts one step more than it makes.
+    model.compile(keras.optimizers.Adam(0.05), "mse", metrics=["mae"], steps_per_execution=together)
     history = model.fit(verbose=0, **arguments).history
     values = [float(value) for key in sorted(history) for value in history[key]]
-    learned[name] = values + [float(v) for w in model.get_weights() for v in np.ravel(w)]
+    values += [float(v) for w in model.get_weights() for v in np.ravel(w)]
+    learned[name] = [*values, int(model.optimizer.iterations)]
 """
 
 
