@@ -102,7 +102,8 @@ def at_once(values: Any, dtype: str, dimensions: int) -> np.ndarray | None:
     if dtype == "S" or np.dtype(dtype).kind == "b":
         return None
     try:
-        array = np.array(values, dtype if np.dtype(dtype).kind == "f" else _widest(dtype))
+        with np.errstate(over="ignore"):
+            array = np.array(values, dtype if np.dtype(dtype).kind == "f" else _widest(dtype))
         array = fitting(array, dtype)
     except Exception:  # whatever it is: the value is looked for, and reported in words for the user
         return None
@@ -128,7 +129,7 @@ def as_array(values: Any, column: Column) -> np.ndarray:
         check_present(values)
         values = [np.array(value) if isinstance(value, list) else value.toArray() for value in values]  # Arrow's lists
         one_length(values)
-        return np.stack(values).astype(dtype, copy=False)
+        return fitting(np.stack(values), dtype)
     array = at_once(values, dtype, column["depth"] + 1)
     if array is not None:
         return array
@@ -150,7 +151,10 @@ def fitting(values: np.ndarray, dtype: str) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):
         array = values.astype(dtype)
     if array.dtype.kind in "iu":
+        # Processors differ in what they make of 2.0**63: the largest integer of some is equal to it as a float.
         changed = array != values
+        if values.dtype.kind == "f":
+            changed |= values >= float(np.iinfo(dtype).max) + 1
     elif array.dtype.kind == "f":
         changed = np.isinf(array) & ~np.isinf(values)
     else:
@@ -201,7 +205,7 @@ def sparse_arrays(vectors: Sequence[bytes], dtype: Any) -> tuple[np.ndarray, np.
     rows = np.repeat(np.arange(len(vectors)), counts)
     if not len(rows):
         return np.zeros((0, 2), np.int64), np.zeros(0, dtype)
-    return np.stack([rows, np.concatenate(columns)], axis=1), np.concatenate(values).astype(dtype)
+    return np.stack([rows, np.concatenate(columns)], axis=1), fitting(np.concatenate(values), np.dtype(dtype).str)
 
 
 def check_present(values: Iterable[Any]) -> None:
@@ -431,7 +435,10 @@ def batch_values(arrays: Iterable[Any], columns: Sequence[Column]) -> list[Any]:
 
 
 def arrow_array(values: Any, column: Column) -> np.ndarray | None:
-    """The array of a pyarrow.Array, or None where values are missing, or arrays of several lengths."""
+    """The array of a pyarrow.Array, or None where values are missing, or arrays of several lengths.
+
+    Its dtype is that of its values, but for decimals: `as_array` makes it the column's.
+    """
     shape = [len(values)]
     for _ in range(column["depth"]):
         if values.null_count or not len(values):
@@ -446,8 +453,8 @@ def arrow_array(values: Any, column: Column) -> np.ndarray | None:
         values = values.flatten()
     if values.null_count:
         return None
-    array: np.ndarray = values.to_numpy(zero_copy_only=False).astype(column["dtype"], copy=False)
-    return array.reshape(shape)
+    array: np.ndarray = values.to_numpy(zero_copy_only=False)
+    return (array.astype(_widest(column["dtype"])) if array.dtype == object else array).reshape(shape)
 
 
 def held_out_count(rows: int, fraction: float) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Mapping
 
+import numpy as np
+
 from ..run_spec import RunSpec
 from . import roles, sorting, sources
 from .cache_option import CacheOption
@@ -37,6 +39,10 @@ class DataPlan:
         self.columns = [describe(self.name, value, name) for name in self._names]
         roles.mark_sparse(self.columns, spec.sparse or ())
         self.arrangement = choice.arrange(self.columns)
+        for tensor in roles.indices(self.arrangement["label"]):  # which a dataset has as int64, and no other number
+            for index in self.arrangement["tensors"][tensor]:
+                if np.dtype(self.columns[index]["dtype"]) == np.uint64:
+                    self.columns[index]["dtype"] = "<i8"
         self.size = spec.ranks
         #: Whether every rank gets all rows for validation: the chief validates alone where no all-reduce sums metrics.
         self.replicates_validation = spec.strategy not in ("allreduce", "average")

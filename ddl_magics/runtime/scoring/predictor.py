@@ -193,8 +193,14 @@ def _applied(frame: DataFrame, function: str, indices: Sequence[int]) -> DataFra
 
 
 def _casts(dtype: str, trained: str) -> bool:
-    """Whether values become those of training's dtype without a change of kind, as 1.5 to 1 or 2 to True would be."""
-    return dtype == trained if "S" in (dtype, trained) else np.can_cast(np.dtype(dtype), np.dtype(trained), "same_kind")
+    """Whether values become those of training's dtype without a change of kind, as 1.5 to 1 or 2 to True would be.
+
+    Whole numbers are of one kind, as Spark has no unsigned ones: packing refuses those that the type does not hold.
+    """
+    if "S" in (dtype, trained):
+        return dtype == trained
+    kinds = {np.dtype(dtype).kind, np.dtype(trained).kind}
+    return kinds <= {"i", "u"} or np.can_cast(np.dtype(dtype), np.dtype(trained), "same_kind")
 
 
 def check_frame(frame: DataFrame) -> None:

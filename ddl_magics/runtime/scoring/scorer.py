@@ -87,7 +87,8 @@ def labelled(
     """
     rows, inputs = iter(rows), plan["inputs"]
     for batch in iter(lambda: list(itertools.islice(rows, plan["batch_rows"])), []):
-        input_tensors = as_inputs(tensors(batch, plan, make_arrays)[1], inputs, weights_dtype(model))
+        floatx = weights_dtype(model)
+        input_tensors = as_inputs(tensors(batch, plan, make_arrays, floatx)[1], inputs, floatx)
         weight = labels["weight"]
         yield (
             transformed(input_tensors, inputs),
@@ -105,7 +106,7 @@ def score(
     """
     rows = iter(rows)
     for batch in iter(lambda: list(itertools.islice(rows, plan["batch_rows"])), []):
-        readable, arrays = tensors(batch, plan, make_arrays)
+        readable, arrays = tensors(batch, plan, make_arrays, weights_dtype(model()))
         columns = [as_values(array) for _, array in call(model(), arrays, plan["inputs"])] if readable else []
         outputs_by_row = dict(zip(readable, zip(*columns)))
         for index, row in enumerate(batch):
@@ -123,7 +124,7 @@ def describe(
     rows = iter(rows)
     try:
         for row in rows:
-            readable, arrays = tensors([row], plan, make_arrays)
+            readable, arrays = tensors([row], plan, make_arrays, weights_dtype(model()))
             if readable:
                 outputs = call(model(), arrays, plan["inputs"])
                 described = [(name, array.dtype.name, dimensions(array)) for name, array in outputs]
@@ -175,12 +176,12 @@ def shapes_of_inputs(model: Model, inputs: Inputs) -> List[Any]:
     return shapes
 
 
-def tensors(batch: Sequence[Row], plan: Plan, make_arrays: MakeArrays) -> Tuple[Sequence[int], Arrays]:
-    """(indices of the rows that can be read, the arrays of these)."""
+def tensors(batch: Sequence[Row], plan: Plan, make_arrays: MakeArrays, floatx: str) -> Tuple[Sequence[int], Arrays]:
+    """(indices of the rows that can be read, the arrays of these). floatx: of `weights_dtype`."""
     inputs, values = plan["inputs"], [[row[index] for index in plan["indices"]] for row in batch]
 
     def read(values: Sequence[Row]) -> Arrays:
-        return checked(make_arrays(values, inputs["columns"], inputs["tensors"]), inputs)
+        return checked(make_arrays(values, inputs["columns"], inputs["tensors"]), inputs, floatx)
 
     try:
         return range(len(batch)), read(values)
@@ -195,8 +196,11 @@ def tensors(batch: Sequence[Row], plan: Plan, make_arrays: MakeArrays) -> Tuple[
     return readable, read([values[index] for index in readable]) if readable else []
 
 
-def checked(arrays: Arrays, inputs: Inputs) -> Arrays:
-    """`arrays`, whose shapes must be those of the rows before; else ValueError."""
+def checked(arrays: Arrays, inputs: Inputs, floatx: str) -> Arrays:
+    """`arrays`, if they have the shapes of the rows before and floatx holds their numbers; else ValueError."""
+    for array, use, indices in zip(arrays, inputs["uses"], inputs["tensors"]):
+        if (use, floatx) == ("floatx", "float32") and array.dtype == np.float64:
+            check_range(array, [inputs["columns"][index]["name"] for index in indices])
     for array, shape, columns in zip(arrays, inputs["shapes"] or [], inputs["tensors"]):
         if list(array.shape[1:]) != shape:
             name = inputs["columns"][columns[0]]["name"]
@@ -205,6 +209,15 @@ def checked(arrays: Arrays, inputs: Inputs) -> Arrays:
                 % (name, tuple(array.shape[1:]), tuple(shape))
             )
     return arrays
+
+
+def check_range(array: np.ndarray, names: Sequence[str]) -> None:
+    """ValueError for a number that would be infinite as float32. names: of the columns."""
+    is_too_large = (np.abs(array) > np.finfo(np.float32).max) & ~np.isinf(array)
+    if is_too_large.any():
+        position = np.argwhere(is_too_large)[0]
+        words = names[position[-1] if len(names) > 1 else 0], array[tuple(position)]
+        raise ValueError("column %r: it has %s, which float32 does not hold: drop these rows" % words)
 
 
 def call(model: Model, arrays: Arrays, inputs: Inputs) -> List[Tuple[str, np.ndarray]]:

@@ -54,12 +54,13 @@ class Tasks:
         """The task that scores pyarrow.RecordBatches, whose columns of the plan hold numbers or arrays of them."""
         shipped, get = by_value.functions_of(arrow_batches)["score_batches"], self.getter()
         column_arrays, values = self._packing["column_arrays"], self._packing["batch_values"]
-        call, checked = self._scorer["call"], self._scorer["checked"]
+        call, checked, weights_dtype = (self._scorer[name] for name in ("call", "checked", "weights_dtype"))
 
         def make_arrays(batch: Any, plan: Plan) -> Any:
             inputs = plan["inputs"]
             column_values = values([batch.column(index) for index in plan["indices"]], inputs["columns"])
-            return checked(column_arrays(column_values, inputs["columns"], inputs["tensors"]), inputs)
+            arrays = column_arrays(column_values, inputs["columns"], inputs["tensors"])
+            return checked(arrays, inputs, weights_dtype(get()))
 
         return lambda batches: shipped(batches, get, plan, make_arrays, call)
 

@@ -651,6 +651,15 @@ def test_unusable_columns_of_pandas(local, values, message):
     assert refusal(local, frame, spec(workers=1)).startswith(message)
 
 
+def test_a_label_that_int64_does_not_hold_is_refused(local, tmp_path):
+    frame = pd.DataFrame({"x": [1.0, 2.0], "y": np.array([1, 2**63], "uint64")})
+    assert refusal(local, frame, spec(workers=1)).startswith(
+        "df, column 'y': it has 9223372036854775808, which int64 does not hold: drop these rows"
+    )
+    manifest, folders, _ = shares(local, frame[:1], tmp_path, workers=1)
+    assert batches(open_rank(manifest, folders, 0, 1)[0])[0][1].tolist() == [1]
+
+
 @pytest.mark.parametrize(
     ("expression", "message"),
     [

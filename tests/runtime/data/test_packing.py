@@ -174,15 +174,31 @@ def test_lists_that_make_no_array_are_refused_in_words(values, message):
         ([1.0, 1e39], "f4"),
         ([1.0, float("nan")], "i8"),
         ([1.0, 2.0**63], "i8"),
+        ([2**64 - 1, 0], "i8"),
     ],
 )
+@pytest.mark.filterwarnings("error")
 def test_a_number_that_its_type_does_not_hold_is_refused(values, dtype):
     """NumPy makes 3 of 2**32 + 3, and infinity of 1e39: scoring would go on with them."""
-    name = np.dtype(dtype).name
-    for given in (np.array(values), values):
-        if given is values and dtype == "i8":  # Spark gives no floats for a column of integers
-            continue
-        with pytest.raises(ValueError, match=f"which {name} does not hold: drop these rows, or train"):
-            packing.as_array(given, column(dtype))
-    kept = packing.as_array(np.array([1.5, np.inf]), column("f4"))
-    np.testing.assert_array_equal(kept, np.array([1.5, np.inf], "f4"))
+    pyarrow = pytest.importorskip("pyarrow")
+    message = f"column 'x': it has .*, which {np.dtype(dtype).name} does not hold: drop these rows, or train"
+    array = np.array(values)
+    frames = [[array], packing.batch_values([pyarrow.array(array)], [column(dtype)])]
+    if dtype != "i8":  # Spark gives no other numbers for a column of that type
+        frames.append([values])
+    for frame in frames:
+        with pytest.raises(ValueError, match=message):
+            packing.column_arrays(frame, [column(dtype)], [[0]])
+    large = np.array([1.5, np.inf])
+    np.testing.assert_array_equal(packing.as_array(large, column("f4")), large.astype("f4"))
+
+
+@pytest.mark.filterwarnings("error")
+def test_vectors_that_the_type_does_not_hold_are_refused():
+    vectors = [[1.0, 1e39]]
+    with pytest.raises(ValueError, match="it has 1e\\+39, which float32 does not hold"):
+        packing.as_array(vectors, {**column("f4", 1), "vector": True})
+    sparse = [np.array([2, 0], np.int64).tobytes() + np.array([1e39]).tobytes()]
+    with pytest.raises(ValueError, match="it has 1e\\+39, which float32 does not hold"):
+        packing.sparse_arrays(sparse, np.dtype("float32"))
+    assert packing.sparse_arrays(sparse, np.dtype("float64"))[1] == [1e39]

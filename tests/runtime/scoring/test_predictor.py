@@ -14,7 +14,7 @@ from support.stored import trained
 from ddl_magics import CannotScore, predict
 from ddl_magics.runtime.data import arrow, packing
 from ddl_magics.runtime.scoring import scorer
-from ddl_magics.runtime.scoring.predictor import bounded
+from ddl_magics.runtime.scoring.predictor import _casts, bounded
 from ddl_magics.runtime.scoring.windows import with_windows
 
 pytestmark = pytest.mark.timeout(300)
@@ -146,6 +146,49 @@ def test_a_column_may_have_any_name(frame, line):
     assert scored.columns == ["id", "a.b", "b`", "c d", "day", "day", "prediction"]
     theirs = predict(frame, line, features=["a", "b", "c"]).select("id", "prediction").collect()
     assert sorted((row[0], row[-1]) for row in scored.collect()) == sorted(map(tuple, theirs))
+
+
+@pytest.mark.filterwarnings("error:.*encountered in cast")
+def test_a_number_outside_of_the_type_of_training_is_no_other_number():
+    """A model that was trained with int32, with pandas' uint8 and with Keras' float32."""
+    known = [("code", "<i4"), ("kind", "|u1"), ("size", "<f8")]
+    inputs = {
+        "columns": [{"name": name, "dtype": dtype, "depth": 0, "vector": False} for name, dtype in known],
+        "tensors": [[0], [1], [2]],
+        "uses": ["int32", "uint8", "floatx"],
+        "shapes": [[], [], []],
+        "features": {name: place for place, (name, _) in enumerate(known)},
+    }
+    numbers = {name: keras.Input((), name=name, dtype="int32") for name in ("code", "kind")}
+    numbers["size"] = keras.Input((), name="size")
+    total = sum(keras.ops.cast(number, "float32") for number in numbers.values())
+    model = keras.Model(numbers, keras.layers.Reshape((1,))(total))
+    plan = {"inputs": inputs, "indices": [0, 1, 2], "batch_rows": 9, "lenient": False}
+    bad = {
+        (2**32 + 3, 2, 0.5): "column 'code': it has 4294967299, which int32 does not hold: drop these rows",
+        (1, -1, 0.5): "column 'kind': it has -1, which uint8 does not hold: drop these rows",
+        (1, 256, 0.5): "column 'kind': it has 256, which uint8 does not hold: drop these rows",
+        (1, 2, 1e39): r"column 'size': it has 1e\+39, which float32 does not hold: drop these rows",
+    }
+
+    def scored(rows, **changes):
+        return list(scorer.score(rows, lambda: model, {**plan, **changes}, packing.row_arrays, 1))
+
+    for row, message in bad.items():
+        with pytest.raises(ValueError, match=message):
+            scored([(1, 2, 0.5), row])
+        with pytest.raises(ValueError, match=message):
+            next(scorer.labelled([row], model, plan, {"label": 2, "weight": None}, packing.row_arrays))
+    assert [row[-1] for row in scored([(1, 2, 0.5), *bad], lenient=True)] == [3.5, None, None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "trained", "casts"),
+    [("<i2", "|u1", True), ("<i8", "<i4", True), ("<f8", "<i4", False), ("<i8", "|b1", False), ("S", "S", True)],
+)
+def test_columns_whose_values_may_be_those_of_training(dtype, trained, casts):
+    """Spark's smallint is pandas' uint8: it has no unsigned numbers."""
+    assert _casts(dtype, trained) == casts
 
 
 def test_the_first_row_is_described_and_all_are_read(line):
