@@ -22,7 +22,7 @@ class CheckpointMismatch(Exception):
 def of_model(model: Model, access: KerasAccess) -> dict[str, np.ndarray]:
     """{name: array}, copies: the weights, the optimizer's variables, and the seeds of dropout and noise layers."""
     groups = _groups(model, access)
-    return {_key(group, i): np.array(variable) for group in groups for i, variable in enumerate(groups[group])}
+    return {_key(group, i): np.asarray(variable).copy() for group in groups for i, variable in enumerate(groups[group])}
 
 
 def put_in_model(model: Model, access: KerasAccess, arrays: Arrays, source: str) -> None:
@@ -42,7 +42,7 @@ def put_in_model(model: Model, access: KerasAccess, arrays: Arrays, source: str)
                 raise CheckpointMismatch("%s: number %d of its %s has the shape %s, this model's has %s%s" % words)
             assignments.append((variable, array))
     for variable, array in assignments:
-        dtype = np.array(variable).dtype
+        dtype = np.asarray(variable).dtype
         variable.assign(array.view(dtype) if array.dtype.kind == "V" else array)
 
 
