@@ -8,6 +8,7 @@ events have attempt 0, which the driver never uses.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -393,6 +394,8 @@ class Follower:
                     self.recorder.emit("notice", level="warning", message=message)
                     return
             self._pause(FAILING_POLL_SECONDS)
+        unloaded = dict.fromkeys(brought.waiting, "the session has not imported Keras")
+        brought = dataclasses.replace(brought, absent={**brought.absent, **unloaded})
         for line in told(self.spec.name, brought, waited=False):
             self.recorder.emit("notice", level="info", message=line.replace("the notebook", "the session"))
 

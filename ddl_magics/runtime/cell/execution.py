@@ -17,6 +17,7 @@ from ..files import names as file_names
 from ..files import written
 from ..keras_types import Dataset, Metric, Model
 from ..monitoring import at_training
+from ..random_streams import CellStreams, Streams
 from ..rank.rank import Rank
 from ..variables.left import FILE as VARIABLES_FILE
 from ..variables.left import CellVariables
@@ -62,7 +63,7 @@ def _run(rank: Rank) -> None:
     namespace = module.__dict__
     pictures = _pictures(rank)
     with open(os.path.join(rank.config.scratch, "names.pkl"), "rb") as file:
-        mentioned = names.unpack(file.read(), rank.config.spec.continues_streams)
+        mentioned, streams = names.unpack(file.read(), rank.config.spec.continues_streams)
     of_functions = {name for name in namespace if not name.startswith("__")}
     if "display" not in namespace or names.is_ipythons(namespace["display"]):
         namespace["display"] = pictures.display
@@ -74,7 +75,7 @@ def _run(rank: Rank) -> None:
     namespace["ddl"] = Helper(rank, values)
     if rank.cluster is not None:
         namespace["strategy"] = rank.cluster.strategy
-    left = _variables(rank, mentioned | of_functions, namespace)
+    left = _variables(rank, mentioned | of_functions, namespace, streams)
     try:
         with rank.stop.interruptible():
             value = execute(rank.config.spec.cell, namespace, _transform(rank, datasets, namespace))
@@ -83,12 +84,10 @@ def _run(rank: Rank) -> None:
             pictures.show_figures()
     except BaseException as error:
         if is_stop(error, rank):
-            models = _report_models(rank, _new_or_changed(unmentioned, namespace))
-            _report_variables(rank, left, namespace, models, finished=False)
+            _report_namespace(rank, left, unmentioned, namespace, finished=False)
             at_training.report(rank)
         raise
-    models = _report_models(rank, _new_or_changed(unmentioned, namespace))
-    _report_variables(rank, left, namespace, models, finished=True)
+    _report_namespace(rank, left, unmentioned, namespace, finished=True)
     if rank.cluster is not None:
         rank.cluster.wait_for_all()
     if rank.config.is_chief:
@@ -451,12 +450,14 @@ class Helper:
         return "ddl: rank %d of %d" % (self.rank, self.size)
 
 
-def _variables(rank: Rank, of_notebook: set[str], namespace: Mapping[str, Any]) -> CellVariables | None:
-    """Those of the cell on the chief, before it runs, where they are to come back."""
+def _variables(
+    rank: Rank, of_notebook: set[str], namespace: Mapping[str, Any], streams: Streams | None
+) -> CellVariables | None:
+    """Those of the cell on the chief, before it runs, where they are to come back. streams: the session's."""
     if not (rank.config.is_chief and rank.config.spec.returns_variables):
         return None
     try:
-        return CellVariables(rank.config.spec.cell, of_notebook, namespace)
+        return CellVariables(rank.config.spec.cell, of_notebook, namespace, CellStreams(streams))
     except Exception as error:  # of the notebook's own objects, which are compared, of many kinds
         _warn_of_variables(rank, error)
         return None
@@ -467,10 +468,13 @@ def _warn_of_variables(rank: Rank, error: Exception) -> None:
     rank.reporter.notice("warning", message[:MAX_REPR_CHARACTERS])
 
 
-def _report_variables(
-    rank: Rank, left: CellVariables | None, namespace: Mapping[str, Any], models: Sequence[Model], finished: bool
+def _report_namespace(
+    rank: Rank, left: CellVariables | None, unmentioned: Mapping[str, Any], namespace: dict[str, Any], finished: bool
 ) -> None:
-    """Send what the cell has left in its variables, unless that is nothing."""
+    """Send the models that the cell has trained, and what it has left in its variables, unless that is nothing."""
+    if left is not None:
+        left.note_streams()
+    models = _report_models(rank, _new_or_changed(unmentioned, namespace))
     if left is None:
         return
     try:

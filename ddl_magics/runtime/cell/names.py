@@ -15,8 +15,9 @@ import pickle
 import symtable
 import sys
 import types
-from typing import Any, Collection, Dict, Mapping
+from typing import Any, Collection, Dict, Mapping, NamedTuple
 
+from .. import random_streams
 from ..data.transform import read as read_transform
 from . import frameworks, function_sources, keras_objects, notebook_only, process_settings, read_first
 
@@ -324,11 +325,18 @@ def _cannot_travel(name: str, value: Any, error: Exception) -> NameProblem:
     return NameProblem("%r (%s) cannot travel to the workers (%s); make it inside the cell" % (name, kind, reason))
 
 
-def unpack(blob: bytes, streams: bool = False) -> set[str]:
+class Unpacked(NamedTuple):
+    """mentioned: the names that the cell mentions. streams: where its random numbers go on; None for the run's own."""
+
+    mentioned: set[str]
+    streams: random_streams.Streams | None
+
+
+def unpack(blob: bytes, streams: bool = False) -> Unpacked:
     """On a rank: add what `pack` made to the globals of `__main__`, and the other globals of functions among it.
 
     The settings of the session are taken over first. streams: its random numbers, too.
-    Returns the names that the cell mentions. NameProblem where a value cannot be restored here.
+    NameProblem where a value cannot be restored here.
     """
     import importlib
 
@@ -355,8 +363,9 @@ def unpack(blob: bytes, streams: bool = False) -> set[str]:
             raise NameProblem(text % (name, error)) from None
     if packed["name_counts"] is not None:
         keras_objects.set_name_counts(packed["name_counts"])
-    if streams:
-        process_settings.continue_streams(settings.streams)  # last: to restore a value may draw a number
+    continued = settings.streams if streams else None
+    if continued is not None:
+        random_streams.continue_from(continued)  # last: to restore a value may draw a number
     # After the globals of functions: these are as the run found them when it started, perhaps from a queue.
     namespace.update(values)
-    return {*packed["modules"], *values}
+    return Unpacked({*packed["modules"], *values}, continued)

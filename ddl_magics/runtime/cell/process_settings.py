@@ -9,13 +9,15 @@ from __future__ import annotations
 import ast
 import contextlib
 import glob
-import hashlib
 import logging
 import os
 import site
 import sys
 import warnings
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Tuple
+
+from .. import random_streams
+from ..random_streams import Streams
 
 #: Variables that say how this process was started, or that a rank has of its own.
 _OF_PROCESSES: Tuple[str, ...] = (
@@ -135,20 +137,6 @@ SETTINGS = (
 )
 
 
-class Streams(NamedTuple):
-    """Where the random numbers of a process are: of Python, NumPy's legacy functions, TensorFlow and Keras."""
-
-    python: Any
-    numpy: Any
-    tensorflow: Any
-    keras: Any
-
-    @property
-    def digest(self) -> str:
-        """Eight hexadecimal digits of all but Python's, from which libraries draw that nobody has seeded."""
-        return hashlib.sha256(repr(self[1:]).encode()).hexdigest()[:8]
-
-
 class ProcessSettings(NamedTuple):
     """The settings of a session that a rank takes over; all can be pickled.
 
@@ -193,12 +181,14 @@ def of_process(streams: bool = True) -> ProcessSettings:
             value = setting.read(module)
             if value != setting.default:
                 values[setting.name] = value
-    return ProcessSettings(values, _variables(), _paths(), _levels(), _filters(), _streams() if streams else None)
+    return ProcessSettings(
+        values, _variables(), _paths(), _levels(), _filters(), random_streams.seeded() if streams else None
+    )
 
 
 def seed(limit: int) -> int | None:
     """A seed below `limit` that follows from this process' seeded random numbers; None where nothing is seeded."""
-    streams = _streams()
+    streams = random_streams.seeded()
     return None if streams is None else int(streams.digest, 16) % limit
 
 
@@ -256,33 +246,6 @@ def _filters() -> List[Tuple[Any, ...]]:
     return [entry for entry in warnings.filters if getattr(entry[2], "__module__", "") == "builtins"]
 
 
-def _streams() -> Streams | None:
-    """They are taken along if one of them was seeded, as Python's own does not tell."""
-    numpy = sys.modules.get("numpy")
-    context = sys.modules.get("tensorflow.python.eager.context")
-    state = sys.modules.get("keras.src.backend.common.global_state")
-    generator = numpy and numpy.random.mtrand._rand._bit_generator
-    keras = state and (
-        state.get_global_attribute("global_random_seed"),
-        _seed_of(state.get_global_attribute("global_seed_generator")),
-    )
-    seeds = [keras and keras[0], context and context.global_seed()]
-    if all(seed is None for seed in seeds) and (generator is None or getattr(generator, "_seed_seq", None) is not None):
-        return None
-    import random
-
-    tensorflow = None
-    if context is not None and context.global_seed() is not None:
-        tensorflow = (context.global_seed(), context.context()._rng.getstate())
-    legacy = numpy and [getattr(part, "tolist", lambda part=part: part)() for part in numpy.random.get_state()]
-    return Streams(random.getstate(), legacy, tensorflow, keras)
-
-
-def _seed_of(generator: Any) -> Any:
-    """The state of Keras' own generator, or None."""
-    return None if generator is None else generator.state.numpy().tolist()
-
-
 def apply(settings: ProcessSettings) -> None:
     """On a rank: take all over but the random numbers."""
     os.environ.update(settings.variables)
@@ -295,36 +258,6 @@ def apply(settings: ProcessSettings) -> None:
     for setting in SETTINGS:
         if setting.name in settings.values:
             setting.write(__import__(setting.module, fromlist=["_"]), settings.values[setting.name])
-
-
-def continue_streams(streams: Streams | None) -> None:
-    """On a rank: take over where the session's random numbers are, if they are seeded."""
-    if streams is None:
-        return
-    import random
-
-    if streams.numpy is not None:
-        import numpy
-
-        numpy.random.set_state(streams.numpy)
-    if streams.tensorflow is not None:
-        import tensorflow
-        from tensorflow.python.eager import context
-
-        seed, state = streams.tensorflow
-        tensorflow.random.set_seed(seed)
-        context.context()._rng.setstate(state)
-    if streams.keras is not None:
-        from keras.src.backend.common import global_state
-
-        seed, state = streams.keras
-        global_state.set_global_attribute("global_random_seed", seed)
-        global_state.set_global_attribute("global_seed_generator", None)
-        if state is not None:
-            from keras.src.random.seed_generator import global_seed_generator
-
-            global_seed_generator().state.assign(state)
-    random.setstate(streams.python)  # last: Keras draws from it
 
 
 def registered() -> Iterator[Tuple[str, Any]]:

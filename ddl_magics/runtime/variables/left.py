@@ -9,6 +9,7 @@ import zipfile
 from typing import Any, Collection, Mapping, Sequence
 
 from ..keras_types import Model, is_of_keras
+from ..random_streams import CellStreams
 from . import cell_names, fingerprint
 from .encoding import CannotTravel, Encoder
 
@@ -27,8 +28,17 @@ _VALUES = (type(None), bool, int, float, complex, str, bytes, tuple, frozenset, 
 class CellVariables:
     """What the cell's names are before it runs, and what has become of them. For one cell, on one rank."""
 
-    def __init__(self, source: str, of_notebook: Collection[str], namespace: Mapping[str, Any]) -> None:
-        """of_notebook: names that the cell or its functions have from the notebook. namespace: with their values."""
+    def __init__(
+        self,
+        source: str,
+        of_notebook: Collection[str],
+        namespace: Mapping[str, Any],
+        streams: CellStreams | None = None,
+    ) -> None:
+        """of_notebook: names that the cell or its functions have from the notebook. namespace: with their values.
+        streams: the rank's random numbers."""
+        self._streams = streams
+        self._ends: dict[str, Any] = {}
         self._assigned, written = cell_names.assigned(source), cell_names.written(source)
         self._notebooks = {
             name: namespace[name] for name in sorted(of_notebook) if name in namespace and is_object(namespace[name])
@@ -37,6 +47,11 @@ class CellVariables:
             name: fingerprint.of(value, name in written) for name, value in self._notebooks.items() if can_change(value)
         }
         self._written = written
+
+    def note_streams(self) -> None:
+        """At the end of the cell, before a model is saved: Keras draws a number for that."""
+        if self._streams is not None:
+            self._ends = self._streams.ends()
 
     def packed(self, namespace: Mapping[str, Any], models: Sequence[Model], finished: bool) -> bytes | None:
         """The file, or None where there is nothing to tell.
@@ -65,10 +80,17 @@ class CellVariables:
             except CannotTravel as error:
                 (of_keras if is_of_keras(type(value)) else absent)[name] = str(error)
         deleted = [name for name in sorted(self._assigned) if name not in namespace] if finished else []
-        if not (trained or changed or values or absent or of_keras or deleted):
+        if not (trained or changed or values or absent or of_keras or deleted or self._ends):
             return None
-        index = {"values": values, "changed": changed, "trained": trained, "deleted": deleted, "absent": absent}
-        return _zipped({**index, "of_keras": of_keras, "objects": encoder.objects}, encoder.arrays)
+        index: dict[str, Any] = {
+            "values": values,
+            "changed": changed,
+            "trained": trained,
+            "deleted": deleted,
+            "absent": absent,
+        }
+        index.update(of_keras=of_keras, objects=encoder.objects, streams=self._ends)
+        return _zipped(index, encoder.arrays)
 
     def _by_size(self, namespace: Mapping[str, Any], models: Sequence[Model], finished: bool) -> list[tuple[str, Any]]:
         """The names whose values are new or have changed, the smallest first."""
@@ -148,7 +170,7 @@ def _zipped(index: Mapping[str, Any], arrays: Sequence[Any]) -> bytes:
 
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr(INDEX, json.dumps(index))
+        archive.writestr(INDEX, json.dumps(index), zipfile.ZIP_DEFLATED)
         for number, array in enumerate(arrays):
             with archive.open("%d.npy" % number, "w") as member:
                 np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)

@@ -13,8 +13,9 @@ import types
 import weakref
 import zipfile
 from dataclasses import dataclass, field
-from typing import Any, Callable, Collection, Mapping, MutableMapping
+from typing import Any, Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 
+from .. import random_streams
 from ..keras_types import Model
 from . import cell_names, fingerprint, trained
 from .decoding import Damaged, Decoder, Missing, loaded_array
@@ -29,6 +30,9 @@ MAX_AWAITED = 100
 #: The runs whose variables may come yet.
 _awaited: dict[str, Bindings] = {}
 
+#: A cell that has one of these words imports Keras or TensorFlow anyway.
+_FRAMEWORKS = frozenset(("keras", "tensorflow", "tf"))
+
 #: The path of an artifact of the run, or None where there is none.
 PathOf = Callable[[str], "str | None"]
 
@@ -36,7 +40,7 @@ PathOf = Callable[[str], "str | None"]
 @dataclass
 class Placed:
     """placed: names that are set now. kept: names that later cells have assigned or changed. absent: name -> why it
-    has not come. waiting: names of models, which are loaded when a cell mentions them."""
+    has not come. waiting: names of models, which are loaded when a cell mentions them, and random numbers of Keras."""
 
     placed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -56,6 +60,7 @@ class Bindings:
         self._before.update({name: _reference(namespace[name]) for name in self.assigned if name in namespace})
         self._fingerprints = {name: fingerprint.of(value) for name, value in objects.items() if can_change(value)}
         self._models = {name: _of_model(value) for name, value in objects.items() if _is_model(value)}
+        self.streams = random_streams.Launched()
         #: Models that are loaded when they are mentioned: name -> K. None before the first values have come.
         self.waiting: dict[str, int] | None = None
 
@@ -145,12 +150,33 @@ class _Placing:
         self._answer = Placed()
 
     def answer(self) -> Placed:
+        advanced = self._bindings.streams.advanced()  # before models are loaded, which may draw numbers
         if self._bindings.waiting is None:
             self._place_all()
         else:
             self._place_models(self._bindings.waiting)
         self._bindings.waiting = {name: self._model_number(name) for name in self._answer.waiting}
+        self._place_streams(self._bindings.streams, advanced)
         return self._answer
+
+    def _place_streams(self, streams: random_streams.Launched, advanced: Collection[str]) -> None:
+        """Have the session draw random numbers from where the cell has stopped. advanced: by later cells."""
+        at_first = streams.pending is None
+        if streams.pending is None:
+            streams.pending = dict(self._index["streams"])
+        can_import = self._mentioned is None or not (at_first or _FRAMEWORKS.isdisjoint(self._mentioned))
+        missing = []
+        for library, state in list(streams.pending.items()):
+            if not random_streams.is_loaded(library) and not (can_import and random_streams.can_load(library)):
+                missing.append(library)
+                continue
+            del streams.pending[library]
+            if library in advanced:
+                self._answer.absent[_random_numbers([library])] = "a later cell has drawn some, or seeded them"
+            else:
+                streams.set(library, state, (bindings.streams for bindings in self._later()))
+        if missing:
+            self._answer.waiting.append(_random_numbers(missing))
 
     def _place_all(self) -> None:
         index, bindings = self._index, self._bindings
@@ -197,10 +223,13 @@ class _Placing:
             return
         replaced = self._namespace.get(name)
         self._namespace[name] = value
-        for later_bindings in _awaited.values():
-            if later_bindings.order > self._bindings.order:
-                later_bindings.note(name, replaced, value)
+        for later_bindings in self._later():
+            later_bindings.note(name, replaced, value)
         self._answer.placed.append(name)
+
+    def _later(self) -> Iterator[Bindings]:
+        """Those of runs that began after this one."""
+        return (bindings for bindings in _awaited.values() if bindings.order > self._bindings.order)
 
     def _change(self, name: str, content: Any) -> None:
         """Give an object of the notebook its new content."""
@@ -286,6 +315,7 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, Any]:
         sound = sound and all(
             type(reason) is str for section in ("absent", "of_keras") for reason in index[section].values()
         )
+        sound = sound and random_streams.are_sound(index["streams"])
         for entry in index["trained"].values():
             sound = sound and type(entry["model"]) is int and "history" in entry
     except (KeyError, ValueError, TypeError, RecursionError) as error:
@@ -293,6 +323,10 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, Any]:
     if not sound:
         raise Damaged("it has another form")
     return dict(index)
+
+
+def _random_numbers(libraries: Sequence[str]) -> str:
+    return "random numbers of %s" % " and ".join(libraries)
 
 
 def _number_of_model(encoded: Any) -> int | None:

@@ -25,7 +25,7 @@ def unpacked(blob):
     before = set(vars(there))
     sys.modules["__main__"] = there
     try:
-        mentioned = names.unpack(blob)
+        mentioned = names.unpack(blob).mentioned
     finally:
         sys.modules["__main__"] = here
     assert mentioned <= set(vars(there))

@@ -159,6 +159,10 @@ def test_only_names_that_the_cell_assigns_are_set(notebook):
         edited(trained={"x": {}}),
         edited(trained={"x": {"model": "0", "history": None}}),
         edited(absent={"h": []}),
+        edited(streams={"Python": [3, [1] * 624, None]}),
+        edited(streams={"NumPy": ["MT19937", [1 << 32] * 624, 0, 0, 0.0]}),
+        edited(streams={"Keras": [1, [0, "1"]]}),
+        edited(streams={"Fortran": 1}),
     ],
 )
 def test_a_file_of_another_form_sets_nothing(notebook, change):
