@@ -154,7 +154,8 @@ def _describe_spark(frame_name: str, frame: DataFrame, name: str) -> Column:
             if not frame_name.isidentifier():  # files
                 seconds = "df = spark.read.load(%r)%s, and --data df" % (frame_name, cast)
         raise _unsupported(frame_name, name, kind.simpleString(), seconds)
-    return {"name": name, "dtype": _SPARK_TYPES[kind.typeName()], "depth": depth, "vector": False}
+    column: Column = {"name": name, "dtype": _SPARK_TYPES[kind.typeName()], "depth": depth, "vector": False}
+    return {**column, "scale": kind.scale} if kind.typeName() == "decimal" else column
 
 
 def _describe_pandas(frame_name: str, frame: DataFrame, name: str) -> Column:

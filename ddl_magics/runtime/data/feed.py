@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         DataFrame,
         DealOrder,
         FeedRecord,
+        FloatLosses,
         Manifest,
         PackReport,
         SeriesColumns,
@@ -54,6 +55,7 @@ class Feed:
         manifest: JSON-able, for `rank_data.datasets` on every rank.
         inputs: how other rows become the same tensors.
         notices: hints for the user, a line each.
+        losses: what Keras' floatx may lose of the columns.
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Feed:
         """prepare_all: makes a feed with the rows of all ranks; None if this one has them."""
         self.rdd = rdd
         self.manifest, self.inputs, self.notices = record["manifest"], record["inputs"], list(record["notices"])
+        self.losses: FloatLosses = record.get("losses", packing.merged([]))
         self.cache = cache
         self._persisted = persisted
         self._prepare_all = prepare_all
@@ -132,7 +135,12 @@ def _pass(sc: SparkContext, plan: DataPlan, group: str, cache: CacheContents | N
         ranks = [rank for rank in range(plan.size) if rank not in cached_ranks]
         prepare_all = None if len(ranks) == plan.size else lambda: _pass(sc, plan, group, cache, all_ranks=True)
         feed = _deal(sc, shipped, sets, plan, ranks, prepare_all)
-        record: FeedRecord = {"manifest": feed.manifest, "inputs": feed.inputs, "notices": list(feed.notices)}
+        record: FeedRecord = {
+            "manifest": feed.manifest,
+            "inputs": feed.inputs,
+            "notices": list(feed.notices),
+            "losses": feed.losses,
+        }
         feed.cache = cache.use(plan.name, digest, record, ranks)
         if cached_ranks:
             notice = "--data %s: %d of %d shares from the cache, made %s; the others are dealt"
@@ -173,6 +181,7 @@ class Rows:
         self.text_bytes = [sum(counts) for counts in zip(*(r["text_bytes"] for _, _, r in reports))]
         self.nan = {name for _, _, report in reports for name in report["nan"]}
         self.inf = {name for _, _, report in reports for name in report["inf"]}
+        self.losses = packing.merged([report for _, _, report in reports])
         self.series = [report["series"] for _, _, report in sorted(reports, key=lambda entry: entry[:2])]
 
 
@@ -281,7 +290,8 @@ def _deal(
     notices += _about_vectors(plan, tensors)
     inputs = roles.inputs(plan.columns, plan.arrangement, tensors)
     dealt_rdd = rdd.partitionBy(plan.size, shipped["identity"]).values()
-    record: FeedRecord = {"manifest": manifest, "inputs": inputs, "notices": notices}
+    losses = packing.merged([packed.losses for packed in sets])
+    record: FeedRecord = {"manifest": manifest, "inputs": inputs, "notices": notices, "losses": losses}
     return Feed(dealt_rdd, record, persisted=[packed.rdd for packed in sets], prepare_all=prepare_all)
 
 

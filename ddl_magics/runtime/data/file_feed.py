@@ -130,7 +130,12 @@ def _feed(sc: SparkContext, plan: DataPlan, files: Files, group: str) -> Feed | 
         "order": {**order, "starts": {}, "checksums": {}},
     }
     inputs = roles.inputs(plan.columns, plan.arrangement, manifest["tensors"])
-    record: FeedRecord = {"manifest": manifest, "inputs": inputs, "notices": plan.notices}
+    record: FeedRecord = {
+        "manifest": manifest,
+        "inputs": inputs,
+        "notices": plan.notices,
+        "losses": packing.merged([]),  # the ranks say what they find
+    }
     return Feed(sc.parallelize(range(plan.size), plan.size), record)
 
 

@@ -67,12 +67,15 @@ class FileShare:
             for column in index["columns"]
         ]
         self._holding: Set[Tuple[str, str]] = set()
+        self._losses = packing.merged([])
+        self._floatx = share_files.floatx_of(manifest, os.environ)
         self.rows = 0
 
     @property
     def notices(self) -> list[str]:
         data = self._manifest["data"]
-        return [packing.holding(data, column, contents) for column, contents in sorted(self._holding)]
+        holding = [packing.holding(data, column, contents) for column, contents in sorted(self._holding)]
+        return holding + packing.about_losses(data, self._losses, self._floatx)
 
     def blobs(self) -> Iterator[bytes]:
         """Raises `DataError`, one line, also for an exception of a file system or of pyarrow."""
@@ -149,6 +152,9 @@ class FileShare:
         report = packing.report_of(arrays, self._columns, tensors, checksum=0)
         self._holding |= {(column, "NaN") for column in report["nan"]}
         self._holding |= {(column, "infinite values") for column in report["inf"]}
+        self._losses = packing.merged([self._losses, report])
+        if report["too_large"]:
+            packing.about_losses(self._manifest["data"], self._losses, self._floatx)
         for shape, tensor in zip(report["shapes"], self._manifest["tensors"]):
             if shape != tensor["shape"]:
                 shorter, longer = ("x".join(map(str, lengths)) for lengths in sorted([shape, tensor["shape"]]))

@@ -20,7 +20,7 @@ import numpy as np
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from .records import Column, DealOrder, PackReport, SeriesColumns, SetName
+    from .records import Column, DealOrder, FloatLosses, PackReport, SeriesColumns, SetName
 
 #: The bounds of a blob.
 BLOB_ROWS = 4096
@@ -32,6 +32,9 @@ BLOCK_ROWS = 1000
 SHUFFLE_ROWS = 960
 _SHUFFLE_DRAW = 1
 
+#: Larger numbers are infinite as float32.
+MOST_FLOAT32 = float(np.finfo(np.float32).max)
+
 #: The report of no rows.
 EMPTY_REPORT: PackReport = {
     "error": None,
@@ -42,6 +45,8 @@ EMPTY_REPORT: PackReport = {
     "text_bytes": [],
     "nan": [],
     "inf": [],
+    "rounded": {},
+    "too_large": [],
     "series": None,
 }
 
@@ -285,13 +290,20 @@ def packed(
 
 def report_of(arrays: Arrays, columns: Sequence[Column], tensors: Sequence[Sequence[int]], checksum: int) -> PackReport:
     """The report of a blob of these tensors."""
-    nan, inf = [], []
+    nan, inf, too_large = [], [], []
+    rounded: dict[str, str] = {}
     for array, indices in zip(arrays, tensors):
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            values = [array] if len(indices) == 1 else list(array.T)
-            names = [columns[index]["name"] for index in indices]
-            nan += [name for name, value in zip(names, values) if np.isnan(value).any()]
-            inf += [name for name, value in zip(names, values) if np.isinf(value).any()]
+        rounded.update(rounding_floats(array, [columns[index] for index in indices]))
+        if array.dtype.kind != "f" or not array.size:
+            continue
+        if abs(array.max()) <= MOST_FLOAT32 and abs(array.min()) <= MOST_FLOAT32:  # no NaN is
+            continue
+        values = [array] if len(indices) == 1 else list(array.T)
+        for index, value in zip(indices, values):
+            name, is_nan, is_inf = columns[index]["name"], np.isnan(value), np.isinf(value)
+            nan += [name] if is_nan.any() else []
+            inf += [name] if is_inf.any() else []
+            too_large += [name] if (np.abs(value[~is_nan & ~is_inf]) > MOST_FLOAT32).any() else []
     return {
         **EMPTY_REPORT,
         "rows": len(arrays[0]),
@@ -304,7 +316,88 @@ def report_of(arrays: Arrays, columns: Sequence[Column], tensors: Sequence[Seque
         "text_bytes": [int(text_lengths(array).sum()) if array.dtype == object else 0 for array in arrays],
         "nan": nan,
         "inf": inf,
+        "rounded": rounded,
+        "too_large": too_large,
     }
+
+
+def rounding_floats(array: np.ndarray, columns: Sequence[Column]) -> Iterator[tuple[str, str]]:
+    """(column, the wider type of floats that rounds its whole numbers or decimals) of a tensor, where there is one.
+
+    A column of whole numbers alone is none of floats. Nothing is computed for columns of floats, and little where all
+    numbers are small.
+    """
+    in_matrix = len(columns) > 1
+    exact = [(in_matrix and np.dtype(column["dtype"]).kind in "iu") or "scale" in column for column in columns]
+    if not any(exact) or not array.size or (array.dtype.kind in "iu" and is_exact_in_float32(array)):
+        return
+    for position, column in enumerate(columns):
+        values = array[:, position] if in_matrix else array
+        dtype = rounding_float(values, column.get("scale", 0)) if exact[position] else None
+        if dtype is not None:
+            yield column["name"], dtype
+
+
+def is_exact_in_float32(whole_numbers: np.ndarray) -> bool:
+    return bool(whole_numbers.min() >= -(1 << 24) and whole_numbers.max() <= 1 << 24)
+
+
+def rounding_float(values: np.ndarray, scale: int) -> str | None:
+    """The wider of float32 and float64 that does not hold all digits of whole numbers or decimals, or None.
+
+    scale: the most digits behind the point. Of float64, what has more digits than that holds has lost them already.
+    """
+    numbers = values.ravel()
+    if scale == 0 and is_exact_in_float32(numbers):
+        return None
+    if numbers.dtype.kind in "iu":
+        with np.errstate(invalid="ignore"):
+            if (numbers.astype("f8").astype(numbers.dtype) != numbers).any():
+                return "float64"
+    doubles, is_rounded = numbers.astype("f8"), False
+    singles = doubles.astype("f4").astype("f8")
+    for digits in range(scale + 1):
+        scaled, unit = doubles * 10.0**digits, 10.0**digits
+        whole = np.rint(scaled)
+        has_digits = np.abs(scaled - whole) <= np.abs(scaled) * 2.0**-51  # as many behind the point, and no more
+        if numbers.dtype.kind == "f" and (np.abs(whole[has_digits]) >= 2.0**53).any():
+            return "float64"
+        is_rounded = is_rounded or bool((np.rint(singles[has_digits] * unit) != whole[has_digits]).any())
+        doubles, singles = doubles[~has_digits], singles[~has_digits]
+        if not len(doubles):
+            break
+    return "float32" if is_rounded else None
+
+
+def merged(losses: Iterable[FloatLosses | PackReport]) -> FloatLosses:
+    """The losses of all parts of the rows."""
+    rounded: dict[str, str] = {}
+    too_large: set[str] = set()
+    for part in losses:
+        too_large |= set(part["too_large"])
+        for name, dtype in part["rounded"].items():
+            rounded[name] = max(dtype, rounded.get(name, dtype))  # "float64" is the larger text
+    return {"rounded": dict(sorted(rounded.items())), "too_large": sorted(too_large)}
+
+
+def about_losses(data: str, losses: FloatLosses, floatx: str) -> list[str]:
+    """The notice that floatx rounds numbers of some columns of --data, or none.
+
+    ValueError, one line, where it makes one infinite.
+    """
+    wider = "call keras.backend.set_floatx('float64') in a cell before this one"
+    if losses["too_large"] and floatx == "float32":
+        column = losses["too_large"][0]
+        raise ValueError("column %r: it has a number beyond 3.4e38, infinite as float32: %s" % (column, wider))
+    rounded = {name: dtype for name, dtype in losses["rounded"].items() if floatx in ("float32", dtype)}
+    if not rounded:
+        return []
+    remedies = [wider] if "float32" in rounded.values() else []
+    in_both = ", ".join(repr(name) for name, dtype in rounded.items() if dtype == "float64")
+    if in_both:
+        remedies.append("make a text of %s, which float64 rounds as well, if all of its digits count" % in_both)
+    words = data, floatx, ", ".join(map(repr, rounded)), "; ".join(remedies)
+    return ["--data %s: %s rounds numbers of %s: %s" % words]
 
 
 def holding(data: str, column: str, contents: str) -> str:

@@ -220,7 +220,7 @@ def _gather(tf: TensorFlow, array: np.ndarray, tensor: TensorLayout) -> Gather:
     if use == "float64" and array.dtype == np.float32 and tensor["dtype"][1:] != "f4":
         raise ValueError(
             "--data: Keras' floatx is float64 here, and %s is stored as float32: call "
-            "keras.config.set_floatx('float64') in a cell before this one" % tensor["name"]
+            "keras.backend.set_floatx('float64') in a cell before this one" % tensor["name"]
         )
     values = _as_tensor(tf, array)
 

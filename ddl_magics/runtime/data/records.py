@@ -18,15 +18,17 @@ SetName = Literal["train", "validation"]
 Features = Union[int, Dict[str, int]]
 
 
-class _Sparse(TypedDict, total=False):
+class _Optional(TypedDict, total=False):
     sparse: bool
+    scale: int
 
 
-class Column(_Sparse):
+class Column(_Optional):
     """How a column is read.
 
     dtype: numpy's code of the values, "S" for text or binary of any length. depth: levels of lists around them.
-    vector: whether the values are vectors of Spark ML. sparse: whether these stay sparse (--sparse).
+    vector: whether the values are vectors of Spark ML. sparse: whether these stay sparse (--sparse). scale: the digits
+    of decimals behind the point.
     """
 
     name: str
@@ -108,7 +110,8 @@ class PackReport(TypedDict):
     """What the driver must know of a blob. error: one line, and the other fields are empty then. checksum: CRC-32.
 
     shapes, dtypes, text_bytes: of each tensor, the shape without the rows, and the bytes of all its texts. nan, inf:
-    names of the columns that hold such values. series: of rows that are sorted, for --sequence-length.
+    names of the columns that hold such values. rounded, too_large: as `FloatLosses`. series: of rows that are sorted,
+    for --sequence-length.
     """
 
     error: str | None
@@ -119,7 +122,20 @@ class PackReport(TypedDict):
     text_bytes: list[int]
     nan: list[str]
     inf: list[str]
+    rounded: dict[str, str]
+    too_large: list[str]
     series: SeriesKeys | None
+
+
+class FloatLosses(TypedDict):
+    """What Keras' floatx may lose of the columns.
+
+    rounded: of columns with whole numbers or decimals, the widest of float32 and float64 that does not hold all digits.
+    too_large: names of columns with a number that is infinite as float32.
+    """
+
+    rounded: dict[str, str]
+    too_large: list[str]
 
 
 class DealOrder(TypedDict):
@@ -225,8 +241,12 @@ class Manifest(TypedDict):
     floatx: str | None
 
 
-class FeedRecord(TypedDict):
-    """What the driver tells of data that is dealt. inputs, notices: as `feed.Feed` has them."""
+class _Losses(TypedDict, total=False):
+    losses: FloatLosses
+
+
+class FeedRecord(_Losses):
+    """What the driver tells of data that is dealt, as `feed.Feed` has it. An older cache has no losses."""
 
     manifest: Manifest
     inputs: Inputs

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable
 
 from .. import events
 from ..cell import process_settings
+from ..data import packing, share_files
+from ..data.columns import DataError
 from ..rank.config import JobConfig
 from ..run_spec import RunSpec
 from ..wording import counted
@@ -55,10 +58,17 @@ class RankRows:
         with self._watched(events.PREFLIGHT, self._group, "preparing"):
             feed = self._feed = self._prepare(self._sc, self._group)
         self._feeds.append(feed)
-        for notice in feed.notices:
+        for notice in feed.notices + self._about_losses(feed):
             self._journal.notice("info", notice)
         rows = {name: feed.manifest[name] for name in ("rows", "validation_rows")}
         self._journal.report(events.make("data", events.JOB, name=self._spec.data, inputs=feed.inputs, **rows))
+
+    def _about_losses(self, feed: Feed) -> list[str]:
+        floatx = share_files.floatx_of({**feed.manifest, "floatx": self._floatx}, os.environ)
+        try:
+            return packing.about_losses(feed.manifest["data"], feed.losses, floatx)
+        except ValueError as error:
+            raise DataError("%s, %s" % (feed.manifest["data"], error)) from error
 
     def watched_by(self, group: str) -> contextlib.AbstractContextManager[None]:
         """While it lasts, the run's state says how far the job group of an attempt is with the rows for its ranks."""

@@ -200,7 +200,7 @@ def described(spark_cluster, tmp_path_factory):
     """`described(rows)`: the manifest for one rank that reads these rows from a file, and the file."""
     path = tmp_path_factory.mktemp("described") / "t.parquet"
     pq.write_table(table(0, 500), path)
-    options = spec(data=f"file://{path}", features=["x", "b", "s", "a"], workers=1)
+    options = spec(data=f"file://{path}", features=["x", "z", "b", "s", "a"], workers=1)
     _, made = prepared(spark_cluster(2), options)
     manifest = made.manifest
 
@@ -219,6 +219,11 @@ def described(spark_cluster, tmp_path_factory):
         (holed("x", None), "column 'x': it has empty values (null): fill them or drop their rows first"),
         (holed("b", None), "column 'b': it has empty values (null): fill them or drop their rows first"),
         (holed("s", None), "column 's': it has empty values (null): fill them or drop their rows first"),
+        (
+            holed("z", 1e39),
+            "column 'z': it has a number beyond 3.4e38, infinite as float32: call keras.backend.set_floatx("
+            "'float64') in a cell before this one",
+        ),
         (holed("a", [1.0]), "column 'a': its lengths differ (1 and 3): pad or cut them to one length"),
         (holed("a", [1.0, None, 2.0]), "column 'a': it has empty values (null): fill them or drop their rows first"),
     ],

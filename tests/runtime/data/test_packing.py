@@ -202,3 +202,43 @@ def test_vectors_that_the_type_does_not_hold_are_refused():
     with pytest.raises(ValueError, match="it has 1e\\+39, which float32 does not hold"):
         packing.sparse_arrays(sparse, np.dtype("float32"))
     assert packing.sparse_arrays(sparse, np.dtype("float64"))[1] == [1e39]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "scale", "rounds"),
+    [
+        ([1, 2**24, -(2**24)], "i8", 0, None),
+        ([2**24 + 1, 0], "i8", 0, "float32"),
+        ([2**30], "i8", 0, None),
+        ([2**53 + 1], "i8", 0, "float64"),
+        ([2**64 - 1], "u8", 0, "float64"),
+        ([0.1, 0.5, 0.07, 12345.67], "f8", 2, None),
+        ([0.1], "f8", 18, None),
+        ([0.5, 12345678.91], "f8", 2, "float32"),
+        ([1 / 3], "f8", 18, "float32"),
+        ([2.0**53], "f8", 0, "float64"),
+    ],
+)
+def test_which_floats_round_whole_numbers_and_decimals(values, dtype, scale, rounds):
+    """Decimals are float64 here, as NumPy has none. 0.1 has one digit as float32 as well."""
+    array, known = np.array(values, dtype), {**column(dtype), "scale": scale}
+    losses = dict(packing.rounding_floats(array, [known] if dtype == "f8" else []))
+    matrix = dict(packing.rounding_floats(np.stack([array, array], axis=1), [known, column("f4", name="other")]))
+    assert matrix == ({} if rounds is None else {"x": rounds})
+    assert losses == (matrix if dtype == "f8" else {})
+
+
+def test_what_keras_floats_round_is_one_notice():
+    report = packing.packed(
+        packing.row_arrays, [(1, 2**24 + 1, 2**53 + 1)], [column("i8", name=n) for n in "abc"], [[0, 1, 2]]
+    )[0]
+    losses = packing.merged([packing.EMPTY_REPORT, report, {"rounded": {"c": "float32"}, "too_large": []}])
+    assert losses == {"rounded": {"b": "float32", "c": "float64"}, "too_large": []}
+    assert packing.about_losses("df", losses, "float32") == [
+        "--data df: float32 rounds numbers of 'b', 'c': call keras.backend.set_floatx('float64') in a cell before this "
+        "one; make a text of 'c', which float64 rounds as well, if all of its digits count"
+    ]
+    assert packing.about_losses("df", losses, "float64") == [
+        "--data df: float64 rounds numbers of 'c': make a text of 'c', which float64 rounds as well, if all of its "
+        "digits count"
+    ]

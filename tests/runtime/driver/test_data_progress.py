@@ -1,9 +1,15 @@
 """How far Spark is with the rows of --data: what the view, the terminal and the panel say meanwhile."""
 
+import contextlib
+
+import numpy as np
+import pandas as pd
 import pytest
+from support.feeds import LocalSpark, prepare, spec
 from support.until import until
 
 from ddl_magics.runtime import events
+from ddl_magics.runtime.data.columns import DataError
 from ddl_magics.runtime.driver import data_progress
 from ddl_magics.runtime.driver.journal import Journal
 from ddl_magics.runtime.driver.rank_rows import RankRows
@@ -80,3 +86,32 @@ def test_reading_is_a_state_of_the_run_until_all_is_read():
         (events.RUNNING, "training on 2 workers", None, None),
         (events.STOPPING, "stopping", None, None),
     ]
+
+
+@pytest.mark.parametrize(
+    ("floatx", "rounded", "too_large"),
+    [
+        ("float32", "float32 rounds numbers of 'code': call keras.backend.set_floatx('float64') in a cell", True),
+        ("float64", None, False),
+    ],
+)
+def test_what_floatx_loses_is_said_before_training(monkeypatch, floatx, rounded, too_large):
+    """Here the cell sets it, which the driver reads."""
+    monkeypatch.setattr(data_progress, "watch", lambda *arguments, **options: contextlib.nullcontext())
+    options = spec(workers=1, cell=f"keras.backend.set_floatx('{floatx}')")
+    frame = pd.DataFrame({"code": [1, 2**24 + 1], "x": np.array([0.5, 2.5]), "y": [0, 1]})
+
+    def distributed(table):
+        journal = Journal("r")
+        make = lambda sc, group: prepare(LocalSpark(), table, options, {"df": table})  # noqa: E731
+        RankRows(None, options, "group", make, journal).distribute()
+        return [event["message"] for event in journal.log.all_events() if event["kind"] == "notice"]
+
+    said = [message.partition("--data df: ")[2] for message in distributed(frame)]
+    assert len(said) == (rounded is not None) and all(message.startswith(rounded) for message in said)
+    large = frame.assign(code=0, x=[1e39, np.inf])
+    if too_large:
+        with pytest.raises(DataError, match=r"df, column 'x': it has a number beyond 3\.4e38, infinite as"):
+            distributed(large)
+    else:
+        assert [message.partition("holds ")[2][:8] for message in distributed(large)] == ["infinite"]
