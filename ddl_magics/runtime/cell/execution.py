@@ -21,7 +21,7 @@ from ..random_streams import CellStreams, Streams
 from ..rank.rank import Rank
 from ..variables.left import FILE as VARIABLES_FILE
 from ..variables.left import CellVariables
-from . import function_sources, names, suggestions
+from . import function_sources, names, pipelines, suggestions
 from .ending import CELL_FILE, is_stop
 from .pictures import Pictures
 
@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 #: A JSON result up to this size travels inside its event; a larger one would not fit a poll's reply.
 MAX_INLINE_RESULT_BYTES = 16 * 1024
 MAX_REPR_CHARACTERS = 10_000
+_BEGINS_ANEW = (
+    "%s shuffles by a seed, in another order each time that it is read, and begins here with its first order; where "
+    "earlier cells have read it, make it again inside the cell for the orders of one process"
+)
 #: (a name, what is called with its value).
 OnceDefined = Tuple[str, Callable[[Any], None]]
 #: In the cell's namespace, what a statement that is added to it calls.
@@ -67,6 +71,9 @@ def _run(rank: Rank) -> None:
     of_functions = {name for name in namespace if not name.startswith("__")}
     if "display" not in namespace or names.is_ipythons(namespace["display"]):
         namespace["display"] = pictures.display
+    if rank.config.is_chief:
+        for name in pipelines.begin_anew(namespace):
+            rank.reporter.notice("info", _BEGINS_ANEW % name)
     unmentioned = {name: value for name, value in namespace.items() if name not in mentioned}  # but by functions
     datasets = _datasets(rank)
     if rank.config.spec.transform is None:

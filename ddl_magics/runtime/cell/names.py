@@ -19,7 +19,7 @@ from typing import Any, Collection, Dict, Mapping, NamedTuple
 
 from .. import random_streams
 from ..data.transform import read as read_transform
-from . import frameworks, function_sources, keras_objects, notebook_only, process_settings, read_first
+from . import frameworks, function_sources, keras_objects, notebook_only, pipelines, process_settings, read_first
 
 #: Names that a rank defines before the cell runs, with what gives them.
 PREDEFINED = {
@@ -34,10 +34,6 @@ USUAL_MODULES = {"keras": "keras", "tf": "tensorflow", "np": "numpy"}
 #: Modules of the standard library whose objects belong to a process. To ask one whether it can be pickled costs
 #: nothing; to ask a model or an array would copy it.
 _SYSTEM = frozenset(("_thread", "_queue", "multiprocessing", "select", "socket", "sqlite3", "ssl", "subprocess"))
-
-
-#: The end of that module's name, which begins differently on the machines of a cluster.
-_KERAS_OBJECTS = ".cell.keras_objects"
 
 
 class NameProblem(Exception):
@@ -198,6 +194,9 @@ def _pickler(buffer: io.BytesIO, namespace: Mapping[str, Any]) -> Any:
         def reducer_override(self, value: Any) -> Any:
             if isinstance(value, types.CodeType):
                 self.files.add(value.co_filename)
+            pipeline = pipelines.reduction(value)
+            if pipeline is not None:
+                return pipeline
             reduction = keras_objects.reduction(value)
             if reduction is None:
                 return super().reducer_override(value)
@@ -217,8 +216,9 @@ def _pickler(buffer: io.BytesIO, namespace: Mapping[str, Any]) -> Any:
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if module.endswith(_KERAS_OBJECTS):
-            return getattr(keras_objects, name)
+        for ours in (keras_objects, pipelines):  # whose names begin differently on the machines of a cluster
+            if module.endswith(".cell." + ours.__name__.rpartition(".")[2]):
+                return getattr(ours, name)
         return super().find_class(module, name)
 
     def load_whole(self) -> Any:
@@ -321,7 +321,7 @@ def _refuse_by_type(name: str, value: Any) -> None:
 
 def _cannot_travel(name: str, value: Any, error: Exception) -> NameProblem:
     reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    kind = type(value).__name__
+    kind = "tf.data.Dataset" if pipelines.is_pipeline(value) else type(value).__name__
     return NameProblem("%r (%s) cannot travel to the workers (%s); make it inside the cell" % (name, kind, reason))
 
 
@@ -358,6 +358,9 @@ def unpack(blob: bytes, streams: bool = False) -> Unpacked:
     for name in packed["names"]:
         try:
             values[name] = unpickler.load_whole()
+        except pipelines.MissingFile as error:
+            text = "%r reads %s, which this worker does not have: put the files on storage that all workers see"
+            raise NameProblem(text % (name, error)) from None
         except Exception as error:
             text = "%r cannot be restored on the worker (%s): make it in the cell, or install the same packages there"
             raise NameProblem(text % (name, error)) from None

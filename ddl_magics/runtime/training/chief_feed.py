@@ -324,11 +324,22 @@ def drawing(dataset: Dataset) -> str | None:
     if dataset.options().deterministic is False:
         return _FREE_ORDER
     for source in share.lineage(dataset):
-        if getattr(source, "_deterministic", None) == "false":
-            return _FREE_ORDER
-        if "Parallel" in type(source).__name__ and _draws(source):
-            return _PARALLEL
+        for kind, is_ordered in _steps(source):
+            if not is_ordered:
+                return _FREE_ORDER
+            if "Parallel" in kind and _draws(source):
+                return _PARALLEL
     return None
+
+
+def _steps(source: Dataset) -> Iterator[tuple[str, bool]]:
+    """(its kind, whether the order of its elements is fixed) of a tf.data.Dataset; of one that has travelled, of all
+    that it is made from."""
+    if not hasattr(source, "_ddl_graph"):
+        yield type(source).__name__, getattr(source, "_deterministic", None) != "false"
+        return
+    for node in share.operations([source]):
+        yield node.op, "deterministic" not in node.attr or node.attr["deterministic"].s != b"false"
 
 
 def runs_python(dataset: Dataset) -> bool:

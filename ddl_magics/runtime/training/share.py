@@ -34,14 +34,16 @@ def is_local(dataset: Dataset) -> bool:
 def is_random(dataset: Dataset) -> bool:
     """Whether functions of a tf.data.Dataset, or of any that it is made from, have operations that draw by a seed.
 
-    `Dataset.shuffle` is none: it draws anew in each iteration by itself, if it is not told otherwise.
+    `Dataset.shuffle` is none: it draws anew in each iteration by itself, if it is not told otherwise. Operations of a
+    pipeline of the notebook are none, if their seeds are the notebook's: they begin anew in each iteration.
     """
-    return any("seed2" in node.attr for node in operations(lineage(dataset)))
+    sources = (source for source in lineage(dataset) if not getattr(source, "_ddl_is_seeded", False))
+    return any("seed2" in node.attr for node in operations(sources))
 
 
 def operations(datasets: Iterable[Dataset]) -> list[Any]:
     """The nodes of the functions of each tf.data.Dataset, without those of the datasets that it is made from."""
-    definitions = [wrapped.function.graph.as_graph_def() for source in datasets for wrapped in source._functions()]
+    definitions = [graph for source in datasets for graph in _graphs(source)]
     nodes = [node for definition in definitions for node in definition.node]
     return nodes + [
         node
@@ -49,6 +51,12 @@ def operations(datasets: Iterable[Dataset]) -> list[Any]:
         for function_def in definition.library.function
         for node in function_def.node_def
     ]
+
+
+def _graphs(dataset: Dataset) -> list[Any]:
+    if hasattr(dataset, "_ddl_graph"):  # of a pipeline that has travelled: that of all that it is made from
+        return [dataset._ddl_graph]
+    return [wrapped.function.graph.as_graph_def() for wrapped in dataset._functions()]
 
 
 def lineage(dataset: Dataset) -> Iterator[Dataset]:
