@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ddl_magics.clusters import machine
+from ddl_magics.clusters import machine, tensor_bytes
 from ddl_magics.runtime import strategies
 from ddl_magics.runtime.cell import names, process_settings
 from ddl_magics.runtime.run_spec import RunSpec
@@ -146,6 +146,7 @@ def estimate(value: Any, containers: tuple[int, ...] = (), max_elements: int = _
     containers: ids of those that contain the value. max_elements: elements that are measured, at any depth.
     """
     size = _array_bytes(value)
+    size = tensor_bytes.of(value) if size is None else size
     if size is not None:
         return size
     if isinstance(value, (str, bytes, bytearray)):
