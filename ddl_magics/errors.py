@@ -57,6 +57,10 @@ class InOneLine(Exception):
         return [f"{type(self).__name__}: {self}"]
 
 
+class UnsafeKey(InOneLine, PermissionError):
+    """The key that marks what this user's runs have trained may be somebody else's."""
+
+
 class NotInRun(InOneLine, LookupError):
     """The run has no such model, weights, file or rank."""
 

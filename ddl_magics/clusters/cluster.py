@@ -27,6 +27,7 @@ from ddl_magics.clusters.base import (
 from ddl_magics.errors import CannotScore, CannotWrite
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec
+from ddl_magics.store import trained_models
 from ddl_magics.store.files import move
 from ddl_magics.wording import counted
 
@@ -238,6 +239,7 @@ class Cluster:
             "artifact": request.model.name,
             "file": str(request.model) if self.in_kernel else None,
             "sent": False,
+            "trust": trained_models.trust(request.model),
             "data": request.data,
             "features": request.features,
             "batch_rows": request.batch_rows,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ddl_magics.errors import CannotExport, CannotScore
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime import lambda_layers
 from ddl_magics.runtime.run_spec import RunSpec
+from ddl_magics.store import trained_models
 
 if TYPE_CHECKING:
     from ddl_magics.dashboard.evaluation import Evaluation
@@ -61,15 +64,15 @@ def predict(
     from ddl_magics.runtime.scoring.predictor import Predictor
 
     model, features = _opened(model, features)
-    function = _prepared(transform, transform_batches)
+    content, function = model_content(model), _prepared(transform, transform_batches)
     try:
         predictor = Predictor(
-            model_content(model),
+            content,
             features,
             output=output,
             batch_rows=batch_size,
             on_error=on_error,
-            custom_objects=custom_objects,
+            **_lambda_layers(model, content, custom_objects),
             transform=function,
         )
         return predictor.predict(df)
@@ -124,7 +127,7 @@ def evaluate(
             label=label,
             weight=weight,
             batch_rows=batch_size,
-            custom_objects=custom_objects,
+            **_lambda_layers(model, content, custom_objects),
             transform=function,
         )
     except DataError as error:
@@ -195,6 +198,13 @@ def model_content(model: Any) -> bytes:
         path = Path(folder) / "model.keras"
         model.save(path)
         return path.read_bytes()
+
+
+def _lambda_layers(model: Any, content: bytes, custom_objects: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The options for the Lambda layers of a model: a Keras model of this process, or a file that a run has trained."""
+    python = trained_models.python_of(content) if isinstance(model, str | Path) else lambda_layers.this_python()
+    of_notebook = lambda_layers.objects(content, python, vars(sys.modules["__main__"]))
+    return {"code_python": python, "custom_objects": {**of_notebook, **(custom_objects or {})}}
 
 
 def training_inputs(run: str, spec: RunSpec, events: Iterable[ev.RawEvent]) -> Inputs:

@@ -38,7 +38,7 @@ from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.runtime.bounded_log import OLD_EVENTS
 from ddl_magics.runtime.files.names import listed
 from ddl_magics.runtime.run_spec import RunSpec
-from ddl_magics.store import RunFolder
+from ddl_magics.store import RunFolder, trained_models
 from ddl_magics.store.snapshots import Snapshots
 from ddl_magics.wording import counted
 
@@ -254,6 +254,8 @@ class Follower:
             self._fail(answer)
             return False
         if isinstance(answer, Launched):
+            with contextlib.suppress(OSError):  # then Lambda layers of its models are not loaded, which says why
+                trained_models.sign_run(self.spec.run)
             self._offset = self.timeline.last_seq
             self._decided.set()
             return True
@@ -368,6 +370,8 @@ class Follower:
         if self.timeline.state == ev.LOST:
             return False
         complete = True
+        with contextlib.suppress(OSError):
+            trained_models.sign_models(self.spec.run, self.timeline.events())
         for artifact in ev.select(ev.Artifact, self.timeline.events()):
             if artifact.uri is None:
                 name = artifact.name

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+import tempfile
 import warnings
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from ddl_magics.runtime import lambda_layers
+from ddl_magics.store import trained_models
 
 #: The first Keras without a published way around its safe mode: docs/security.md.
 SAFE_KERAS = (3, 13, 2)
@@ -19,7 +24,8 @@ def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> A
 
     Raises:
         ImportError: Keras is not installed.
-        ValueError: Keras cannot load the model: a class is missing, or another version of Keras saved it.
+        ValueError: Keras cannot load the model: a class is missing, another version of Keras saved it, or it has Lambda
+            layers whose code is not trusted.
     """
     try:
         import keras
@@ -35,7 +41,9 @@ def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> A
             stacklevel=3,
         )
     try:
-        return keras.models.load_model(path, custom_objects=dict(custom_objects or {}))
+        if lambda_layers.functions_in(str(path)) == ([], []):
+            return keras.models.load_model(path, custom_objects=dict(custom_objects or {}))
+        return _with_lambda_layers(path.read_bytes(), custom_objects or {})
     except (TypeError, AttributeError) as error:  # Keras raises TypeError for a class that it cannot construct
         reason = str(error).split(". ")[0].splitlines()[0]
         saved_by = _saved_by(path)
@@ -50,6 +58,15 @@ def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> A
             "model(custom_objects={...}), where a subclass of Model needs a get_config of its own; or build the model "
             "here and set its weights from weights()."
         ) from error
+
+
+def _with_lambda_layers(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
+    python = trained_models.python_of(content)
+    of_notebook = lambda_layers.objects(content, python, vars(sys.modules["__main__"]))
+    with tempfile.TemporaryDirectory(prefix="ddl-model-") as folder:  # the file itself may change before Keras reads it
+        path = Path(folder) / "model.keras"
+        path.write_bytes(content)
+        return lambda_layers.load(str(path), {**of_notebook, **custom_objects}, python)
 
 
 def _saved_by(path: Path) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from ddl_magics.clusters.scoring import description_of
 from ddl_magics.errors import CannotExport
 from ddl_magics.models.export import Trained, write
+from ddl_magics.runtime.lambda_layers import functions_in
 from ddl_magics.serving import launch
 from ddl_magics.serving.servers import Served
 
@@ -44,13 +45,27 @@ class ServableModel:
 
 
 def of_trained(name: str, run: str, trained: Trained) -> ServableModel:
-    """A run's model. It is exported as an MLflow folder if MLflow and Keras are installed, else as a `.keras` file."""
+    """A run's model. It is exported as an MLflow folder if MLflow and Keras are installed, else as a `.keras` file.
+
+    With Lambda layers it is exported as a SavedModel: a server loads no bytecode, and has no functions of the notebook.
+    """
+    as_graph = functions_in(str(trained.file)) != ([], [])
 
     def write_export(format: str, folder: Path) -> None:
-        mlflow = find_spec("mlflow") is not None and find_spec("keras") is not None
-        write(trained, folder, format or ("mlflow" if mlflow else "keras"))
+        keras = find_spec("keras") is not None
+        if as_graph and format:
+            raise CannotExport(
+                "MLflow does not load Lambda layers elsewhere: make them subclasses of keras.layers.Layer, or deploy "
+                "its saved_model, run.export(path, 'saved_model')"
+            )
+        if as_graph and not keras:
+            raise CannotExport(
+                "a model with Lambda layers is served as a graph, which needs Keras: pip install tensorflow"
+            )
+        default = "saved_model" if as_graph else "mlflow" if keras and find_spec("mlflow") is not None else "keras"
+        write(trained, folder, format or default)
 
-    return ServableModel(name, write_export, keras=_saved_by(trained.file), run=run)
+    return ServableModel(name, write_export, keras=None if as_graph else _saved_by(trained.file), run=run)
 
 
 def of_export(folder: Path, name: str = "", version: int | None = None) -> ServableModel:

@@ -298,10 +298,11 @@ def _pyarrow() -> str | None:
 def predict(request: str, namespace: MutableMapping[str, Any]) -> str:
     """Define a DataFrame of the session with predictions beside its columns.
 
-    {"run", "artifact", "file", "sent", "data", "name", "features", "output", "batch_rows", "on_error", "transform"} ->
-    {"ok": true, "columns": [[name, type]]}, {"ok": false, "error"}, or {"ok": false, "unknown": true} where the model
-    must be sent by `upload` first. file: the model's path, if it is on this machine, or None. features: as `Predictor`
-    takes them. transform: of the run, or None.
+    {"run", "artifact", "file", "sent", "trust", "data", "name", "features", "output", "batch_rows", "on_error",
+    "transform"} -> {"ok": true, "columns": [[name, type]]}, {"ok": false, "error"}, or {"ok": false, "unknown": true}
+    where the model must be sent by `upload` first. file: the model's path, if it is on this machine, or None. trust:
+    {"sha256", "python"} of the model whose Lambda layers may have the bytecode of that Python, or None. features: as
+    `Predictor` takes them. transform: of the run, or None.
     """
     return prediction.reply(lambda: prediction.predict(json.loads(request), namespace, registry.get))
 
@@ -309,9 +310,9 @@ def predict(request: str, namespace: MutableMapping[str, Any]) -> str:
 def evaluate(request: str, namespace: Mapping[str, Any]) -> str:
     """Evaluate a model on a DataFrame of the session; returns when that has ended.
 
-    {"run", "artifact", "file", "sent", "data", "features", "label", "weight", "batch_rows", "transform"} -> {"ok":
-    true, "evaluated": as `Evaluated`}, {"ok": false, "error"}, or {"ok": false, "unknown": true} where the model must
-    be sent by `upload` first. features, label, weight: as `scoring.evaluation` has them. Else as for `predict`.
+    {"run", "artifact", "file", "sent", "trust", "data", "features", "label", "weight", "batch_rows", "transform"} ->
+    {"ok": true, "evaluated": as `Evaluated`}, {"ok": false, "error"}, or {"ok": false, "unknown": true} where the model
+    must be sent by `upload` first. features, label, weight: as `scoring.evaluation` has them. Else as for `predict`.
     """
     return prediction.reply(lambda: prediction.evaluate(json.loads(request), namespace, registry.get))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any, Callable, Mapping, MutableMapping
 
+from .. import lambda_layers
 from ..data.columns import DataError, frame_named, is_pandas, is_spark
 from ..data.transform import read as read_transform
 from ..scoring import evaluation
@@ -42,6 +44,7 @@ def predict(request: Any, namespace: MutableMapping[str, Any], find_job: FindJob
     if not is_spark(replaced) and not is_pandas(replaced):
         raise DataError("--name %s: there is another variable of that name; choose another" % name)
     options = {name: request[name] for name in ("features", "output", "batch_rows", "on_error")}
+    options.update(_lambda_layers(request, model, namespace))
     scored = Predictor(model, transform=_transform(request, namespace), **options).predict(frame)
     namespace[name] = scored
     return {"columns": [[f.name, f.dataType.simpleString()] for f in scored.schema.fields[len(frame.columns) :]]}
@@ -51,6 +54,7 @@ def evaluate(request: Any, namespace: Mapping[str, Any], find_job: FindJob) -> d
     """As `api.evaluate` says. request: parsed."""
     model, frame = _model(request, find_job), frame_named("--data", request["data"], namespace)
     options = {name: request[name] for name in ("features", "label", "weight", "batch_rows")}
+    options.update(_lambda_layers(request, model, namespace))
     evaluated = evaluation.evaluate(frame, model, transform=_transform(request, namespace), **options)
     return {"evaluated": evaluated}
 
@@ -67,6 +71,15 @@ def _transform(request: Any, namespace: Mapping[str, Any]) -> Transform | None:
             "defines it" % name
         )
     return prepared(namespace[name], by_batch)
+
+
+def _lambda_layers(request: Any, model: bytes, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """The options for the model's Lambda layers. The notebook trusts these very bytes, or others, or none."""
+    trust = request["trust"]
+    if trust is None or trust["sha256"] != hashlib.sha256(model).hexdigest():
+        return {}
+    python = trust["python"]
+    return {"code_python": python, "custom_objects": lambda_layers.objects(model, python, namespace)}
 
 
 def _model(request: Any, find_job: FindJob) -> bytes:

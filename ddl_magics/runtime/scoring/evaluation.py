@@ -30,6 +30,7 @@ def evaluate(
     weight: str | None,
     batch_rows: int,
     custom_objects: Mapping[str, Any] | None = None,
+    code_python: str | None = None,
     transform: Transform | None = None,
 ) -> Evaluated:
     """Compute the model's metrics over all rows of a DataFrame. The rows stay on the executors.
@@ -41,7 +42,7 @@ def evaluate(
         label: a column, or `y1=a,y2=b`, as --label takes it.
         weight: a column, as --weight takes it.
         batch_rows: rows that the model is called with at once.
-        custom_objects: as Keras' `load_model` takes them.
+        custom_objects, code_python: as `lambda_layers.load` takes them.
         transform: of `predictor.prepared`.
 
     Raises:
@@ -62,7 +63,8 @@ def evaluate(
     plan: Plan = {"inputs": labelled, "indices": list(range(len(names))), "batch_rows": batch_rows, "lenient": False}
     rows = frame.select(*map(quoted, names)).rdd
     sc = session_of(frame).sparkContext
-    tasks, shipped = Tasks(sc, model, custom_objects or {}, compiled=True), by_value.functions_of(evaluator)
+    tasks = Tasks(sc, model, custom_objects or {}, code_python, compiled=True)
+    shipped = by_value.functions_of(evaluator)
     get, batches = tasks.getter(), tasks.batches(plan=plan, labels=labels)
     make_partial, or_problem, outputs_of = shipped["partial"], shipped["or_problem"], shipped["outputs_of"]
     result, gathered_result = shipped["result"], shipped["gathered_result"]

@@ -43,7 +43,7 @@ class Predictor:
         output: the name of the prediction column.
         batch_rows: rows per call of the model; fewer where rows are large.
         on_error: "fail", or "null" for no prediction where a row cannot be read.
-        custom_objects: as Keras' `load_model` takes them.
+        custom_objects, code_python: as `lambda_layers.load` takes them.
         transform: of `prepared`.
 
     Raises:
@@ -59,6 +59,7 @@ class Predictor:
         batch_rows: int,
         on_error: str,
         custom_objects: Mapping[str, Any] | None = None,
+        code_python: str | None = None,
         transform: Transform | None = None,
     ) -> None:
         if batch_rows < 1:
@@ -67,7 +68,8 @@ class Predictor:
             raise DataError('on_error must be "fail" or "null", not %r' % on_error)
         self._model, self._features, self._output = model, features, output
         self._batch_rows, self._lenient = batch_rows, on_error == NULL
-        self._custom_objects, self._transform = dict(custom_objects or {}), transform
+        self._custom_objects, self._code_python = dict(custom_objects or {}), code_python
+        self._transform = transform
 
     def predict(self, frame: DataFrame) -> DataFrame:
         """`frame` with the predictions in further columns. Only the first row is scored at once, for their types.
@@ -88,7 +90,7 @@ class Predictor:
         indices = [list(frame.columns).index(name) for name in read]
         plan: Plan = {"inputs": inputs, "indices": indices, "batch_rows": self._batch_rows, "lenient": self._lenient}
         session = session_of(frame)
-        task = Tasks(session.sparkContext, self._model, self._custom_objects)
+        task = Tasks(session.sparkContext, self._model, self._custom_objects, self._code_python)
         first_rows = frame.limit(TRIED_ROWS if self._lenient else 1)
         description = _description(first_rows.rdd, task(scorer.describe, plan=plan))
         if description is None:  # a batch of a stream may be empty

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import traceback
 import types
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -46,10 +46,11 @@ def loaded(key: str, read: Callable[[], Model]) -> Model:
     return models[key]
 
 
-def read_model(content: bytes, custom_objects: Mapping[str, Any], threads: int, compiled: bool) -> Model:
+def read_model(content: bytes, threads: int, compiled: bool, load: Callable[..., Model]) -> Model:
     """The model of a `.keras` file. threads: of an operation on the CPU; other tasks of the executor have the rest.
 
-    compiled: with its loss and its metrics, whose dtype is Keras' floatx when the model was made.
+    compiled: with its loss and its metrics, whose dtype is Keras' floatx when the model was made. load: Keras'
+    `load_model`, with what the model needs.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
@@ -66,10 +67,10 @@ def read_model(content: bytes, custom_objects: Mapping[str, Any], threads: int, 
         path = os.path.join(folder, "model.keras")
         with open(path, "wb") as file:
             file.write(content)
-        model = keras.models.load_model(path, custom_objects=dict(custom_objects), compile=False)
+        model = load(path, compile=False)
         if compiled:
             keras.backend.set_floatx(weights_dtype(model))
-            model = keras.models.load_model(path, custom_objects=dict(custom_objects))
+            model = load(path)
         return model
 
 

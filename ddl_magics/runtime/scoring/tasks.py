@@ -6,6 +6,7 @@ import hashlib
 import uuid
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping
 
+from .. import lambda_layers
 from ..data import by_value, packing
 from ..spark.settings import conf_of
 from . import batches as arrow_batches
@@ -26,22 +27,29 @@ _broadcasts: dict[tuple[str, str], Any] = {}
 class Tasks:
     """Makes Spark tasks of functions of self-contained modules.
 
-    model: the bytes of a `.keras` file. custom_objects: as Keras' `load_model` takes them. compiled: whether the model
-    has its loss and metrics.
+    model: the bytes of a `.keras` file. custom_objects, code_python: as `lambda_layers.load` takes them. compiled:
+    whether the model has its loss and metrics.
     """
 
     def __init__(
-        self, sc: SparkContext, model: bytes, custom_objects: Mapping[str, Any], compiled: bool = False
+        self,
+        sc: SparkContext,
+        model: bytes,
+        custom_objects: Mapping[str, Any],
+        code_python: str | None = None,
+        compiled: bool = False,
     ) -> None:
         digest = hashlib.sha256(model).hexdigest()
         if (sc.applicationId, digest) not in _broadcasts:
             _broadcasts[sc.applicationId, digest] = sc.broadcast(model)
         self._model, self._custom_objects = _broadcasts[sc.applicationId, digest], dict(custom_objects)
-        self._compiled, self._key = compiled, digest + ("compiled" if compiled else "")
+        self._compiled, self._code_python = compiled, code_python
+        self._key = digest + ("compiled" if compiled else "") + (code_python or "")
         self._key += uuid.uuid4().hex if custom_objects else ""
         self._threads = int(conf_of(sc).get("spark.task.cpus") or 1)
         self._scorer = by_value.functions_of(scorer)
         self._packing = by_value.functions_of(packing)
+        self._load = by_value.functions_of(lambda_layers)["load"]
         self._make_arrays = self._packing["row_arrays"]
 
     def __call__(self, function: Callable[..., Any], **arguments: Any) -> Task:
@@ -68,9 +76,12 @@ class Tasks:
         """On an executor, a function that returns the model."""
         loaded, read_model = self._scorer["loaded"], self._scorer["read_model"]
         key, model, custom_objects = self._key, self._model, self._custom_objects
-        threads, compiled = self._threads, self._compiled
+        threads, compiled, load, code_python = self._threads, self._compiled, self._load, self._code_python
 
-        return lambda: loaded(key, lambda: read_model(model.value, custom_objects, threads, compiled))
+        def with_objects(path: str, **options: Any) -> Any:
+            return load(path, custom_objects, code_python, **options)
+
+        return lambda: loaded(key, lambda: read_model(model.value, threads, compiled, with_objects))
 
     def batches(self, **arguments: Any) -> Callable[[Iterable[Any], Any], Iterator[Any]]:
         """On an executor, `scorer.labelled` with these arguments."""

@@ -94,7 +94,7 @@ def _keras(file: Path, description: dict[str, Any]) -> tuple[Callable[[Any], Any
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         missing = [line for line in lines if "Could not locate" in line]
         reason = (missing or lines or [type(error).__name__])[0].partition(". ")[0][:200]
-        remedy = "where a class of it is the notebook's, serve its saved_model: run.export(path, 'saved_model')"
+        remedy = "if it has a class or Lambda layer of the notebook's, serve run.export(path, 'saved_model')"
         raise ValueError(f"Keras {keras.__version__} cannot load the model ({reason}): {remedy}") from None
     example = _stored_example(description) if "example" in description else example_for(model, description["inputs"])
     signature = signature_of(model, example)
