@@ -36,14 +36,17 @@ def this_python() -> str:
     return "%d.%d" % sys.version_info[:2]
 
 
-def functions_in(model: bytes | str) -> tuple[list[str], list[str]]:
+def functions_in(model: bytes | str, compiled: bool = True) -> tuple[list[str], list[str]]:
     """What the Lambda layers of a `.keras` file call: (bytecode in base64, names of functions).
 
-    Nothing for a file that Keras has not written: it will say so itself. model: its bytes or its path.
+    Nothing for a file that Keras has not written: it will say so itself. model: its bytes or its path. compiled: with
+    the bytecode of its loss and metrics.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(model) if isinstance(model, bytes) else model) as archive:
             config = json.loads(archive.read("config.json"))
+        if not compiled:
+            config["compile_config"] = None
         return list(_codes(config)), list(_functions(config))
     except (zipfile.BadZipFile, KeyError, AttributeError, ValueError, TypeError, IndexError, RecursionError):
         return [], []
@@ -69,7 +72,7 @@ def load(path: str, custom_objects: Mapping[str, Any], python: str | None, **opt
     """
     import keras
 
-    codes, _ = functions_in(path)
+    codes, _ = functions_in(path, options.get("compile", True))
     if not codes:
         return keras.models.load_model(path, custom_objects=dict(custom_objects), **options)
     if python is None:

@@ -49,7 +49,7 @@ def of_trained(name: str, run: str, trained: Trained) -> ServableModel:
 
     With Lambda layers it is exported as a SavedModel: a server loads no bytecode, and has no functions of the notebook.
     """
-    as_graph = functions_in(str(trained.file)) != ([], [])
+    as_graph = functions_in(str(trained.file), compiled=False) != ([], [])
 
     def write_export(format: str, folder: Path) -> None:
         keras = find_spec("keras") is not None

@@ -21,8 +21,8 @@ from ddl_magics.runs import attaching
 from ddl_magics.runs.run_queue import RunQueue
 from ddl_magics.runs.saved_model import load_model
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime import lambda_layers
 from ddl_magics.runtime.driver import prediction
-from ddl_magics.runtime.lambda_layers import this_python
 from ddl_magics.serving import servable
 from ddl_magics.serving.process.loading import Model
 from ddl_magics.session.session import Session
@@ -42,7 +42,7 @@ def saved(folder, seed=1):
     keras.utils.set_random_seed(seed)
     layers = [keras.layers.Lambda(lambda x, power=2.0: tf.abs(x) ** power * scale), keras.layers.Lambda(halved)]
     model = keras.Sequential([keras.Input((3,)), *layers, keras.layers.Dense(1)])
-    model.compile("sgd", "mse", ["mae"])
+    model.compile("sgd", "mse", metrics=["mae"])
     file = folder / f"{seed}.keras"
     model.save(file)
     return model, file
@@ -87,10 +87,13 @@ def test_a_run_s_own_model_is_loaded_and_no_other(tmp_path):
     for loaded in (run.model(), load_model(run.save_model(tmp_path / "copy.keras"))):
         np.testing.assert_array_equal(loaded.predict(ROWS, verbose=0), theirs)
     (tmp_path / "flipped.keras").write_bytes(flipped(file))
+    request = {"trust": trained_models.trust(file)}  # of %ddl predict
+    assert prediction._lambda_layers(request, file.read_bytes(), {"tf": tf})["custom_objects"] == {"tf": tf}
     for untrained in (other, tmp_path / "flipped.keras"):
         with pytest.raises(ValueError, match=REFUSED) as refused:
             load_model(untrained)
         assert "\n" not in str(refused.value)
+        assert prediction._lambda_layers(request, untrained.read_bytes(), {"tf": tf}) == {}
 
 
 def test_what_the_code_names_is_the_notebook_s(tmp_path, monkeypatch):
@@ -101,6 +104,18 @@ def test_what_the_code_names_is_the_notebook_s(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"layers of the model use scale, .*: pass custom_objects=\{'scale': scale\}"):
         run.model()
     np.testing.assert_array_equal(run.model({"scale": scale}).predict(ROWS, verbose=0), expected)
+
+
+def test_bytecode_of_a_loss_that_is_not_loaded_needs_no_trust(tmp_path):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", lambda labels, outputs: tf.square(labels - outputs))
+    model.save(tmp_path / "m.keras")
+    assert lambda_layers.load(str(tmp_path / "m.keras"), {}, None, compile=False).predict(ROWS, verbose=0).shape == (
+        5,
+        1,
+    )
+    with pytest.raises(ValueError, match=REFUSED):
+        lambda_layers.load(str(tmp_path / "m.keras"), {}, None)
 
 
 def test_bytecode_of_another_python_is_refused(tmp_path):
@@ -221,7 +236,7 @@ def test_spark_scores_and_evaluates_with_it(spark_cluster, tmp_path):
         "label": "y",
         "weight": None,
     }
-    assert request["trust"]["python"] == this_python() and trained_models.trust(other) is None
+    assert request["trust"]["python"] == lambda_layers.this_python() and trained_models.trust(other) is None
     prediction.predict(request, names, None)
     close(names["scored"])
     assert prediction.evaluate(request, names, None)["evaluated"]["metrics"] == pytest.approx(expected, rel=1e-5)

@@ -71,6 +71,7 @@ RUNTIME_FLOORS = {
     "rank_end": "how a rank ended",
     "parent_death": "a process that ends with its parent",
     "keras_types": "types of Keras",
+    "lambda_layers": "models whose Lambda layers have code",
     "random_streams": "where random numbers are, in a process",
     "assert_never": "exhaustive branches",
     "wording": "words of several messages",

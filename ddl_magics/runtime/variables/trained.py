@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any, Mapping
 
 from ..keras_types import Model, Optimizer, inner_optimizer
+from ..lambda_layers import functions_in
 
 #: The first Keras without a published way around its safe mode: docs/security.md. An older one loads nothing unasked.
 SAFE_KERAS = (3, 13, 2)
@@ -31,6 +32,8 @@ def load(path: str, custom_objects: Mapping[str, Any]) -> Model:
         raise CannotRestore("Keras is not installed here") from None
     if tuple(map(int, re.findall(r"[0-9]+", keras.__version__)[:3])) < SAFE_KERAS:
         raise CannotRestore("Keras %s here does not load models by itself" % keras.__version__)
+    if functions_in(path)[0]:
+        raise CannotRestore("the code of its Lambda layers is not loaded unasked: model() of the run loads it")
     try:
         return keras.models.load_model(path, custom_objects=dict(custom_objects))
     except Exception as error:  # of Keras and of the notebook's own classes, of many kinds
