@@ -39,7 +39,7 @@ def this_python() -> str:
 def functions_in(model: bytes | str, compiled: bool = True) -> tuple[list[str], list[str]]:
     """What the Lambda layers of a `.keras` file call: (bytecode in base64, names of functions).
 
-    Nothing for a file that Keras has not written: it will say so itself. model: its bytes or its path. compiled: with
+    Nothing for a file that Keras cannot read: it will say so itself. model: its bytes or its path. compiled: with
     the bytecode of its loss and metrics.
     """
     try:
@@ -48,7 +48,7 @@ def functions_in(model: bytes | str, compiled: bool = True) -> tuple[list[str], 
         if not compiled:
             config["compile_config"] = None
         return list(_codes(config)), list(_functions(config))
-    except (zipfile.BadZipFile, KeyError, AttributeError, ValueError, TypeError, IndexError, RecursionError):
+    except (OSError, zipfile.BadZipFile, KeyError, AttributeError, ValueError, TypeError, IndexError, RecursionError):
         return [], []
 
 
