@@ -34,6 +34,7 @@ class Evaluation(Mapping[str, Any]):
         self.rows: int = counts["rows"]
         self._metrics: dict[str, Any] = dict(counts["metrics"])
         self._outputs: dict[str, Any] = dict(counts["outputs"])
+        self._notices: list[str] = list(counts.get("notices", ()))
 
     def __getitem__(self, name: str) -> Any:
         return self._metrics[name]
@@ -47,7 +48,7 @@ class Evaluation(Mapping[str, Any]):
     def __repr__(self) -> str:
         metrics_text = [f"{name} {number(value)}" for name, value in self.items() if isinstance(value, int | float)]
         metrics = ", ".join(metrics_text) or "no metrics: the model was not compiled"
-        return f"<Evaluation of {counted(self.rows, 'row')}: {metrics}>"
+        return f"<Evaluation of {counted(self.rows, 'row')}: {'; '.join([metrics, *self._notices])}>"
 
     def errors(self, output: str = "") -> dict[str, float]:
         """`mae`, `rmse` and, of the values whose label is not 0, `mape` in percent.

@@ -41,6 +41,10 @@ SQL_TYPES = {
 }
 
 
+#: In the metadata that Spark keeps of a column of text: why it is none of numbers, and what to do.
+SEPARATED = "ddl_magics.separated"
+
+
 class DataError(ValueError):
     """--data cannot be used: one line that names the column or DataFrame and what to do."""
 
@@ -121,12 +125,15 @@ def check_case(frame_name: str, frame: DataFrame, column_names: Sequence[str]) -
             )
 
 
-def describe(frame_name: str, frame: DataFrame, name: str) -> Column:
+def describe(frame_name: str, frame: DataFrame, name: str, reader_code: str = "") -> Column:
     """How the column `name` is read, from the type that Spark or pandas gives it.
 
     Raises `DataError` for a type that no tensor can hold. Values are not looked at but for pandas' object columns.
+    reader_code: the expression that makes the frame, where it is of files.
     """
-    return (_describe_spark if is_spark(frame) else _describe_pandas)(frame_name, frame, name)
+    if is_spark(frame):
+        return _describe_spark(frame_name, frame, name, reader_code)
+    return _describe_pandas(frame_name, frame, name)
 
 
 def _unsupported(frame_name: str, name: str, kind: object, example: str = "") -> DataError:
@@ -140,7 +147,7 @@ def _unsupported(frame_name: str, name: str, kind: object, example: str = "") ->
     )
 
 
-def _describe_spark(frame_name: str, frame: DataFrame, name: str) -> Column:
+def _describe_spark(frame_name: str, frame: DataFrame, name: str, reader_code: str) -> Column:
     kind, depth = frame.schema[name].dataType, 0
     if type(kind).__name__ == "VectorUDT":
         return {"name": name, "dtype": "f8", "depth": 1, "vector": True}
@@ -149,11 +156,15 @@ def _describe_spark(frame_name: str, frame: DataFrame, name: str) -> Column:
     if kind.typeName() not in _SPARK_TYPES:
         seconds = ""
         if not depth and kind.typeName() in ("date", "timestamp", "timestamp_ntz"):
-            cast = ".withColumn(%r, F.col(%r).cast('timestamp').cast('double'))" % (name, name)
-            seconds = frame_name + cast
-            if not frame_name.isidentifier():  # files
-                seconds = "df = spark.read.load(%r)%s, and --data df" % (frame_name, cast)
+            variable = "df" if reader_code else frame_name
+            words = variable, variable, name, variable, name
+            seconds = "%s = %s.withColumn(%r, %s[%r].cast('timestamp').cast('double'))" % words
+            if reader_code:
+                seconds = "df = %s; %s, and --data df" % (reader_code, seconds)
         raise _unsupported(frame_name, name, kind.simpleString(), seconds)
+    separated = frame.schema[name].metadata.get(SEPARATED)
+    if separated:
+        raise DataError("column %r of %s %s" % (name, frame_name, separated))
     column: Column = {"name": name, "dtype": _SPARK_TYPES[kind.typeName()], "depth": depth, "vector": False}
     return {**column, "scale": kind.scale} if kind.typeName() == "decimal" else column
 
@@ -164,8 +175,11 @@ def _describe_pandas(frame_name: str, frame: DataFrame, name: str) -> Column:
     dtype = getattr(series.dtype, "numpy_dtype", series.dtype)
     if isinstance(dtype, np.dtype) and dtype.kind in "iufb":
         return {"name": name, "dtype": dtype.str, "depth": 0, "vector": False}
-    if isinstance(dtype, np.dtype) and dtype.kind in "mM":
-        since = " - pd.Timestamp(0)" if dtype.kind == "M" else ""
+    if getattr(dtype, "kind", "O") in "mM":
+        since = ""
+        if dtype.kind == "M":
+            zone = "" if series.dt.tz is None else ", tz=%s[%r].dt.tz" % (frame_name, name)
+            since = " - pd.Timestamp(0%s)" % zone
         example = "%s[%r] = (%s[%r]%s).dt.total_seconds()" % (frame_name, name, frame_name, name, since)
         raise _unsupported(frame_name, name, series.dtype, example)
     if (isinstance(dtype, np.dtype) and dtype.kind != "O") or str(series.dtype) == "category":

@@ -36,7 +36,8 @@ class DataPlan:
         self.frame = value
         choice = choose(self.name, value, Roles.from_spec(spec))
         self._names = choice.names()
-        self.columns = [describe(self.name, value, name) for name in self._names]
+        code = sources.reader_code(spec.data) if spec.data and sources.is_files(spec.data) else ""
+        self.columns = [describe(self.name, value, name, code) for name in self._names]
         roles.mark_sparse(self.columns, spec.sparse or ())
         self.arrangement = choice.arrange(self.columns)
         for tensor in roles.indices(self.arrangement["label"]):  # which a dataset has as int64, and no other number
@@ -102,6 +103,8 @@ class DataPlan:
 
         Spark's are selected here and not when the run has its turn, as other threads use the session by then.
         """
+        if is_spark(frame) and frame.isStreaming:
+            raise DataError("%s streams, and training needs an end: write it to files, and read these" % name)
         if self.sequences is not None:
             if is_spark(frame):
                 return sorting.sort_spark(name, frame, self._names, self.sequences, self.size)

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from ..run_spec import RunSpec
 from ..spark import spark_error
 from . import by_value, tfrecord
-from .columns import DataError, is_spark
+from .columns import SEPARATED, DataError, is_spark, quoted
 
 if TYPE_CHECKING:
     from .records import DataFrame
@@ -72,9 +72,10 @@ def _format(path: str) -> str:
 
 def other_format(uri: str) -> str | None:
     """What to do with files of a format that --data does not read, by their name, in one line, or None."""
-    for path in paths(uri):
-        if path.rstrip("/").lower().endswith((".json", ".jsonl")):
-            return "--data %s: read it into a DataFrame first: df = spark.read.json(%r), and --data df" % (uri, path)
+    files = paths(uri)
+    if any(path.rstrip("/").lower().endswith((".json", ".jsonl")) for path in files):
+        words = uri, files if len(files) > 1 else files[0]
+        return "--data %s: read it into a DataFrame first: df = spark.read.json(%r), and --data df" % words
     return None
 
 
@@ -116,8 +117,10 @@ def source(session: Any, uri: str) -> FileSource:
         words = uri, table.capitalize(), "df = spark.read.format(%r).load(%r), and --data df" % (table, folder)
         raise DataError("--data %s: files of %s have removed rows, too: %s" % words)
     options = _OPTIONS.get(kind, {})
+    has_separators = False
     if kind == "csv":
-        options = {**options, "multiLine": _in_one_line(problem, lambda: _has_line_breaks(session, uri))}
+        has_line_breaks, has_separators = _in_one_line(problem, lambda: _signs(session, uri))
+        options = {**options, "multiLine": has_line_breaks}
     reader = session.read.format("binaryFile" if kind == "tfrecord" else kind).options(**options)
     listing = _in_one_line(problem, lambda: reader.load(paths(uri)), _no_parquet)
     if len(paths(uri)) > 1:
@@ -128,9 +131,13 @@ def source(session: Any, uri: str) -> FileSource:
         _check_names(uri, listing.columns)
         has_index = listing.columns[0] == _INDEX_OF_CSV and not _first_line(session, uri).startswith(_INDEX_OF_CSV)
         if options["multiLine"] and has_index:  # Spark compares the names of all columns then
-            reader = "spark.read.csv(%r, header=True, inferSchema=True, escape='\"', multiLine=True)" % paths(uri)[0]
+            reader = reader_code(uri, multiLine=True)
             raise DataError("--data %s: a column has no name: df = %s.drop('_c0'), and --data df" % (uri, reader))
-        return FileSource(kind, listing.drop(_INDEX_OF_CSV) if has_index else listing, listing)
+        frame = listing.drop(_INDEX_OF_CSV) if has_index else listing
+        if has_separators:
+            code = reader_code(uri, **({"multiLine": True} if options["multiLine"] else {}))
+            frame = _in_one_line(problem, lambda: _with_separated_marked(frame, code))
+        return FileSource(kind, frame, listing)
     return FileSource(kind, listing, listing)
 
 
@@ -167,21 +174,60 @@ def _first_line(session: Any, uri: str) -> str:
     return str(session.read.text(paths(uri)).first()[0]).lstrip('"')
 
 
-def _has_line_breaks(session: Any, uri: str) -> bool:
-    """Whether a value of CSV files may have a line break: a line then has an odd number of quotes.
+def reader_code(uri: str, **options: Any) -> str:
+    """The code that reads files into a DataFrame of Spark. options: of CSV, beside those of `source`; None for none."""
+    kind, files = format_of(uri), paths(uri)
+    if kind != "csv":
+        return "spark.read.load(%r, format=%r)" % (files if len(files) > 1 else files[0], kind)
+    options = {"header": True, "inferSchema": True, "escape": '"', "nullValue": "NA", **options}
+    arguments = ["%s=%r" % item for item in options.items() if item[1] is not None]
+    return "spark.read.csv(%s)" % ", ".join([repr(files if len(files) > 1 else files[0]), *arguments])
 
-    ValueError, one line, for text that is no UTF-8, of which Spark makes replacement characters.
+
+def _signs(session: Any, uri: str) -> tuple[bool, bool]:
+    """(whether a value of CSV files may have a line break, commas between thousands).
+
+    A line of text with a line break has an odd number of quotes. ValueError, one line, for text that is no UTF-8, of
+    which Spark makes replacement characters.
     """
     lines = session.read.text(paths(uri))
     quotes = "length(value) - length(replace(value, '\"', ''))"
     is_damaged = "not is_valid_utf8(value)"
     if int(session.version.partition(".")[0]) < 4:  # which has no such function
         is_damaged = "value <> decode(cast(value as binary), 'UTF-8')"
-    open_quote, unreadable = lines.selectExpr("max((%s) %% 2)" % quotes, "max(%s)" % is_damaged).first()
+    separators = "value rlike '\"[-+]?[0-9]{1,3}(,[0-9]{3})+([.][0-9]*)?\"'"
+    signs = ["max((%s) %% 2)" % quotes, "max(%s)" % is_damaged, "max(%s)" % separators]
+    open_quote, unreadable, has_separators = lines.selectExpr(*signs).first()
     if unreadable:
-        reader = "spark.read.csv(%r, header=True, inferSchema=True, encoding='ISO-8859-1')" % paths(uri)[0]
-        raise ValueError("its text is no UTF-8: read it with its encoding: df = %s, and --data df" % reader)
-    return bool(open_quote)
+        is_utf_16 = lines.where("instr(value, char(0)) > 0").head(1)  # of Excel's "Unicode text"
+        code = (
+            reader_code(uri, encoding="UTF-16", multiLine=True)
+            if is_utf_16
+            else reader_code(uri, encoding="ISO-8859-1")
+        )
+        raise ValueError("its text is no UTF-8: read it with its encoding: df = %s, and --data df" % code)
+    return bool(open_quote), bool(has_separators)
+
+
+def _with_separated_marked(frame: DataFrame, code: str) -> DataFrame:
+    """`frame`, whose columns of numbers with commas between thousands say so in their metadata. A pass over the rows.
+
+    code: the expression that reads the files.
+    """
+    from pyspark.sql import functions as F
+
+    texts = [field.name for field in frame.schema.fields if field.dataType.typeName() == "string"]
+    is_number = "coalesce(%s rlike '^[-+]?([0-9]+|[0-9]{1,3}(,[0-9]{3})+)([.][0-9]*)?$', true)"
+    sums = ["struct(min(%s), max(if(%s like '%%,%%', %s, null)))" % (is_number % n, n, n) for n in map(quoted, texts)]
+    found = zip(texts, frame.selectExpr(*sums).first())
+    examples = {name: example for name, (are_numbers, example) in found if are_numbers and example}
+    for name in examples:
+        code += ".withColumn(%r, expr(%r))" % (name, "double(replace(%s, ',', ''))" % quoted(name))
+    for name, example in examples.items():
+        words = example, "from pyspark.sql.functions import expr; df = %s, and --data df" % code
+        problem = "is text, as its numbers have commas between thousands (%s): %s" % words
+        frame = frame.withColumn(name, F.col(quoted(name)).alias(name, metadata={SEPARATED: problem}))
+    return frame
 
 
 def _check_once(uri: str, listing: DataFrame) -> None:
@@ -203,14 +249,13 @@ def _check_names(uri: str, names: Sequence[str]) -> None:
     separator = next((sign for sign in ";\t|" if sign in names[0]), None)
     if all(map(_is_number, named_columns)):
         problem = "the first line has numbers, and no names of columns"
-        arguments = "schema=%r" % "a double, b double, ..."
+        code = reader_code(uri, header=None)
     elif len(names) == 1 and separator is not None:
         problem = "its columns are not separated by commas"
-        arguments = "sep=%r, header=True, inferSchema=True" % separator
+        code = reader_code(uri, sep=separator)
     else:
         return
-    reader = "spark.read.csv(%r, %s)" % (paths(uri)[0], arguments)
-    raise DataError("--data %s: %s: read it into a DataFrame: df = %s, and --data df" % (uri, problem, reader))
+    raise DataError("--data %s: %s: read it into a DataFrame: df = %s, and --data df" % (uri, problem, code))
 
 
 def _is_number(text: str) -> bool:
@@ -283,7 +328,8 @@ def _no_parquet(error: Exception) -> str:
     if "infer schema" in text:
         return "there is no file with columns"
     if "TIMESTAMP(NANOS" in text:
-        return "Spark does not read times in nanoseconds: write them as df.to_parquet(FILE, coerce_timestamps='us')"
+        code = "df.to_parquet(FILE, coerce_timestamps='us', allow_truncated_timestamps=True)"
+        return "Spark does not read times in nanoseconds: write them as %s" % code
     if "COLUMN_ALREADY_EXISTS" in text:
         words = "two columns have names that are one for Spark, as upper and lower case are"
         return "%s: set spark.conf.set('spark.sql.caseSensitive', 'true')" % words

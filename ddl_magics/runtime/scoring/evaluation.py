@@ -72,7 +72,7 @@ def evaluate(
     texts = [column["name"] for column in labelled["columns"][len(inputs["columns"]) :] if column["dtype"] == "S"]
     hint = "; the label %s is text: index it, as with StringIndexer of pyspark.ml" % texts[0] if texts else ""
     partials: list[Partial] = _collect(
-        rows.mapPartitions(lambda partition: or_problem(make_partial(partition, get, batches, batch_rows))), hint
+        rows.mapPartitions(lambda partition: or_problem(make_partial(partition, get, batches, batch_rows, label))), hint
     )
     nonempty = [partial for partial in partials if partial["rows"]]
     if not nonempty:
@@ -88,7 +88,13 @@ def evaluate(
         ).repartition(1)
         gathered = outputs.mapPartitions(lambda partition: gathered_result(partition, get, batch_rows))
         metrics.update(_collect(gathered)[0])
-    return {"metrics": metrics, "rows": sum(partial["rows"] for partial in nonempty), "outputs": _outputs(nonempty)}
+    nan = sorted({output for partial in nonempty for output in partial["nan"]})
+    return {
+        "metrics": metrics,
+        "rows": sum(partial["rows"] for partial in nonempty),
+        "outputs": _outputs(nonempty),
+        "notices": [evaluator.of_nan(nan, "and so will metrics")] if nan else [],
+    }
 
 
 def _choice(frame: DataFrame, label: str, weight: str | None) -> Choice:

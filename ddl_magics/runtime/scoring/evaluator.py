@@ -34,12 +34,14 @@ BINS = 1000
 MOST_CLASSES, MOST_CURVES = 1000, 50
 
 
-def partial(rows: Iterable[Any], get: Callable[[], Model], batches: Batches, batch_rows: int) -> Iterator[Partial]:
+def partial(
+    rows: Iterable[Any], get: Callable[[], Model], batches: Batches, batch_rows: int, label: str
+) -> Iterator[Partial]:
     """Evaluate a partition: what its rows add to the metric states of `get()` and to the counts.
 
-    batch_rows: rows of a full batch of `batches`.
+    batch_rows: rows of a full batch of `batches`. label: the column, where there is one.
     """
-    totals: Partial = {"rows": 0, "states": [], "gathered": [], "sample": None, "outputs": {}}
+    totals: Partial = {"rows": 0, "states": [], "gathered": [], "sample": None, "outputs": {}, "nan": []}
     rows, initial = iter(rows), []
     first_row = list(itertools.islice(rows, 1))
     if not first_row:
@@ -47,11 +49,17 @@ def partial(rows: Iterable[Any], get: Callable[[], Model], batches: Batches, bat
         return
     rows, model = itertools.chain(first_row, rows), get()
     for x, y, weight in batches(rows, model):
-        if not totals["rows"]:
-            totals["sample"] = sample = first_rows((x, y, weight), 1)
-            initial = begin(model, sample)
-            totals["gathered"] = to_gather(model)
-        outputs = step(model, x, y, weight, batch_rows)
+        totals["nan"] = sorted({*totals["nan"], *holding_nan(y, label)})
+        try:
+            if not totals["rows"]:
+                totals["sample"] = sample = first_rows((x, y, weight), 1)
+                initial = begin(model, sample)
+                totals["gathered"] = to_gather(model)
+            outputs = step(model, x, y, weight, batch_rows)
+        except Exception as error:
+            if totals["nan"]:  # TensorFlow names the integer that its cast makes of NaN
+                raise ValueError(of_nan(totals["nan"], "and so the model cannot be evaluated")) from error
+            raise
         size = len(first_array(y))
         totals["rows"] += size
         for name, values, labels in pairs(model, outputs, y):
@@ -60,6 +68,18 @@ def partial(rows: Iterable[Any], get: Callable[[], Model], batches: Batches, bat
             totals["outputs"][name] = counts if before is None else added(before, counts)
     totals["states"] = [state - start for state, start in zip(states(model), initial)]
     yield totals
+
+
+def holding_nan(labels: Any, label: str) -> List[str]:
+    """The names of labels that hold NaN: of outputs, or `label`, the only one."""
+    arrays = labels if isinstance(labels, dict) else {label: labels}
+    arrays = {name: np.asarray(values) for name, values in arrays.items()}
+    return [name for name, array in arrays.items() if array.dtype.kind == "f" and np.isnan(array).any()]
+
+
+def of_nan(labels: List[str], consequence: str) -> str:
+    """What labels with NaN do, in the words of training. labels: of `holding_nan`."""
+    return "the label %s holds NaN, %s: fill these rows, or leave them out" % (", ".join(labels), consequence)
 
 
 def or_problem(results: Iterator[Any]) -> Iterator[Any]:

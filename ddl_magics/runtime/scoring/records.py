@@ -50,7 +50,7 @@ class Partial(TypedDict):
 
     states: of each variable of the model's metrics, what its rows have added to it; of no rows, none. gathered: the
     names of metrics that do not add up. sample: (features, label, weight) of one row, where there is one. outputs: by
-    name, "" for the only one.
+    name, "" for the only one. nan: the labels that hold NaN.
     """
 
     rows: int
@@ -58,11 +58,15 @@ class Partial(TypedDict):
     gathered: List[str]
     sample: Any
     outputs: Dict[str, OutputCounts]
+    nan: List[str]
 
 
 class Evaluated(TypedDict):
-    """metrics: as Keras' `evaluate` returns them as a dict; a list for a metric with a value for each class."""
+    """metrics: as Keras' `evaluate` returns them as a dict; a list for a metric with a value for each class. notices:
+    hints for the user, a line each.
+    """
 
     metrics: Dict[str, Any]
     rows: int
     outputs: Dict[str, OutputCounts]
+    notices: List[str]

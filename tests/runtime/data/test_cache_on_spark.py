@@ -15,6 +15,7 @@ from support.feeds import flip_bit, spec
 from support.refusals import one_line
 
 from ddl_magics.runtime.data import cache_folder, cache_key, feed
+from ddl_magics.runtime.data.columns import DataError
 from ddl_magics.runtime.data.plan import DataPlan
 
 CELL = """
@@ -170,7 +171,7 @@ def test_what_may_change_is_not_kept_and_the_notice_says_so(spark):
     assert made.cache is None
     made.close()
     stream = spark.readStream.format("rate").load().selectExpr("value id", "value y")
-    with pytest.raises(cache_key.NotKnown, match="it streams"):
+    with pytest.raises(DataError, match="df streams, and training needs an end: write it to files, and read"):
         key(stream)
 
 
@@ -181,6 +182,7 @@ from pyspark.sql import SparkSession
 from support import spark as sessions
 from support.feeds import spec
 from ddl_magics.runtime.data import cache_key
+from ddl_magics.runtime.data.columns import DataError
 from ddl_magics.runtime.data.plan import DataPlan
 folder = sys.argv[1]
 sessions.prepare_environment()

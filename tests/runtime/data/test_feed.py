@@ -641,6 +641,11 @@ def test_weights_are_numbers(values, kind):
             "column 'x' of df is of type datetime64[ns]: turn it into numbers, as in "
             "df['x'] = (df['x'] - pd.Timestamp(0)).dt.total_seconds(), or leave it out of --features",
         ),
+        (
+            pd.to_datetime(["2020-01-01", "2020-01-02"]).tz_localize("Europe/Berlin"),
+            "column 'x' of df is of type datetime64[ns, Europe/Berlin]: turn it into numbers, as in "
+            "df['x'] = (df['x'] - pd.Timestamp(0, tz=df['x'].dt.tz)).dt.total_seconds(), or leave it out of --features",
+        ),
         (pd.Categorical(["a", "b"]), "column 'x' of df is of type category: turn it into"),
         ([{}, {}], "column 'x' of df is of type dict: turn it into"),
         ([1, "a"], "df, column 'x': invalid literal for int()"),
@@ -648,7 +653,11 @@ def test_weights_are_numbers(values, kind):
 )
 def test_unusable_columns_of_pandas(local, values, message):
     frame = pd.DataFrame({"x": values, "y": [0, 1]})
-    assert refusal(local, frame, spec(workers=1)).startswith(message)
+    said = refusal(local, frame, spec(workers=1))
+    assert said.startswith(message)
+    if "as in df['x']" in said:
+        exec(said.partition("as in ")[2].partition(", or leave")[0], {"df": frame, "pd": pd})
+        assert frame["x"].dtype == "float64"
 
 
 def test_a_label_that_int64_does_not_hold_is_refused(local, tmp_path):
@@ -669,8 +678,8 @@ def test_a_label_that_int64_does_not_hold_is_refused(local, tmp_path):
         ("if(id < 50, array(1), array(1, 2))", "df, column 'x': its lengths differ (1 and 2): pad or cut"),
         (
             "current_date()",
-            "column 'x' of df is of type date: turn it into numbers, as in df.withColumn('x', "
-            "F.col('x').cast('timestamp').cast('double')), or leave it out of --features",
+            "column 'x' of df is of type date: turn it into numbers, as in df = df.withColumn('x', "
+            "df['x'].cast('timestamp').cast('double')), or leave it out of --features",
         ),
     ],
 )

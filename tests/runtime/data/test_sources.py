@@ -111,9 +111,10 @@ def test_csv_files_are_rows_of_the_types_that_all_values_have(spark, tmp_path):
     ("texts", "message"),
     [
         (["1.0,2,\n2.0,3,1\n"], "{uri}: the first line has numbers, and no names of columns: read it into a DataFrame: "
-         "df = spark.read.csv('{uri}', schema='a double, b double, ...'), and --data df"),
+         "df = spark.read.csv('{uri}', inferSchema=True, escape='\"', nullValue='NA'), and --data df"),
         (["a;b\n1;2\n"], "{uri}: its columns are not separated by commas: read it into a DataFrame: "
-         "df = spark.read.csv('{uri}', sep=';', header=True, inferSchema=True), and --data df"),
+         "df = spark.read.csv('{uri}', header=True, inferSchema=True, escape='\"', nullValue='NA', sep=';'), "
+         "and --data df"),
         ([""], "{uri} cannot be read: there is no file with columns"),
         ([], "{uri} cannot be read: "),
     ],
@@ -144,6 +145,9 @@ def test_csv_of_another_encoding_is_one_line(spark, tmp_path):
     (tmp_path / "1.csv").write_bytes("a,y\nGröße,1\n".encode("latin-1"))
     with pytest.raises(DataError, match=r"1\.csv cannot be read: its text is no UTF-8: read it with its encoding"):
         sources.source(spark, f"file://{tmp_path}/1.csv")
+    (tmp_path / "1.csv").write_bytes("a,y\n1,0\n".encode("utf-16"))
+    code = one_line(DataError, sources.source, spark, f"file://{tmp_path}/1.csv").partition("df = ")[2]
+    assert eval(code.removesuffix(", and --data df"), {"spark": spark}).collect() == [(1, 0)]
     (tmp_path / "1.csv").write_text("_c0,y\n\ufffd,1\n", encoding="utf-8")  # as it is stored, and a name as any other
     assert sources.source(spark, f"file://{tmp_path}/1.csv").frame.columns == ["_c0", "y"]
 
@@ -234,16 +238,32 @@ def test_a_missing_number_of_csv_is_missing(spark, tmp_path):
     assert [tuple(row) for row in source.frame.collect()] == [(None, 1, 0), (2, None, 1)]
 
 
-def test_the_code_for_times_in_files_can_be_pasted(spark, tmp_path):
-    from pyspark.sql import functions as F
+def test_numbers_with_commas_between_thousands_are_refused_with_code_to_paste(spark, tmp_path):
+    text = 'a,b,word,y\n"1,234",NA,"1,234 EUR",0\n12,"-1,234,567.5",b,1\n'
+    for name in "12":
+        (tmp_path / f"{name}.csv").write_text(text)
+    options = spec(data=f"file://{tmp_path}/1.csv,file://{tmp_path}/2.csv")
+    frames = sources.with_frame({}, options, sources.opened(spark, options))
+    said = one_line(DataError, DataPlan, options.data, options, frames)
+    assert said.startswith(
+        f"column 'a' of {options.data} is text, as its numbers have commas between thousands (1,234)"
+    )
+    pasted = {"spark": spark}
+    exec(said.partition("(1,234): ")[2].removesuffix(", and --data df"), pasted)
+    rows = [tuple(row) for row in pasted["df"].collect()]
+    assert sorted(rows, key=str) == [(12.0, -1234567.5, "b", 1)] * 2 + [(1234.0, None, "1,234 EUR", 0)] * 2
+    DataPlan(options.data, dataclasses.replace(options, features=["word"]), frames)
 
+
+def test_the_code_for_times_in_files_can_be_pasted(spark, tmp_path):
     pq.write_table(pa.table({"t": pa.array([1_500_000], pa.timestamp("us")), "y": [0]}), tmp_path / "0.parquet")
     options = spec(data=f"file://{tmp_path}/0.parquet")
     said = one_line(
         DataError, DataPlan, options.data, options, sources.with_frame({}, options, sources.opened(spark, options))
     )
-    code = said.partition("as in df = ")[2].partition(", and --data df")[0]
-    assert eval(code, {"spark": spark, "F": F}).schema["t"].dataType.typeName() == "double"
+    pasted = {"spark": spark}
+    exec(said.partition("as in ")[2].partition(", and --data df")[0], pasted)
+    assert pasted["df"].schema["t"].dataType.typeName() == "double"
 
 
 @pytest.mark.parametrize("row", ["7,8", "7,8,1,9"])

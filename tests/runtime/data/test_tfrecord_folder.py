@@ -118,8 +118,8 @@ def test_a_table_without_rows_is_a_folder_without_files(spark, tmp_path):
 @pytest.mark.parametrize(
     ("kind", "problem"),
     [
-        (t.DateType(), "turn it into numbers, as in df.withColumn('x', F.col('x').cast('timestamp').cast('double'))"),
-        (t.TimestampType(), "turn it into numbers, as in df.withColumn('x', F.col('x').cast('timestamp')"),
+        (t.DateType(), "turn it into numbers, as in df = df.withColumn('x', df['x'].cast('timestamp').cast('double'))"),
+        (t.TimestampType(), "turn it into numbers, as in df = df.withColumn('x', df['x'].cast('timestamp')"),
         (t.MapType(t.StringType(), t.LongType()), "column 'x' of df is of type map<string,bigint>: turn it into"),
         (t.StructType([t.StructField("f", t.LongType())]), "column 'x' of df is of type struct<f:bigint>: turn it"),
         (

@@ -10,6 +10,7 @@ from support.stored import trained
 from ddl_magics import CannotScore, evaluate
 from ddl_magics.dashboard.evaluation import Evaluation
 from ddl_magics.errors import NotInEvaluation
+from ddl_magics.runtime.scoring import evaluator
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -129,6 +130,27 @@ def test_top_k_in_float32(frame):
     theirs = model.evaluate(NUMBERS.astype("float32"), KIND, BATCH, verbose=0, return_dict=True)
     ours = evaluate(frame, model, features=["a", "b", "c"], label="kind", batch_size=BATCH)
     assert dict(ours) == pytest.approx(theirs, rel=1e-6) and 0.4 < ours["top2"] < 1
+
+
+def test_labels_with_nan_are_named_as_in_training():
+    """The metrics are NaN, as Keras has them. Of classes, TensorFlow would name the integer of NaN."""
+    x, y = np.ones((3, 2), "float32"), np.array([0.0, 1.0, np.nan], "float32")
+
+    def partial(loss, units, labels, label="kind"):
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(units, "softmax")])
+        model.compile("sgd", loss)
+        return next(evaluator.partial([1], lambda: model, lambda rows, model: iter([(x, labels, None)]), 3, label))
+
+    assert partial("mse", 1, y[:, None])["nan"] == ["kind"] and partial("mse", 1, np.ones((3, 1)))["nan"] == []
+    with pytest.raises(ValueError, match="the label kind holds NaN, and so the model cannot be evaluated: fill"):
+        partial("sparse_categorical_crossentropy", 3, y)
+    with pytest.raises(Exception, match="Received a label value of 7"):
+        partial("sparse_categorical_crossentropy", 3, np.full(3, 7))
+    notice = evaluator.of_nan(["kind"], "and so will metrics")
+    found = Evaluation({"rows": 3, "metrics": {"loss": float("nan")}, "outputs": {}, "notices": [notice]})
+    assert repr(found).endswith(
+        "loss nan; the label kind holds NaN, and so will metrics: fill these rows, or leave them out>"
+    )
 
 
 @pytest.mark.slow
