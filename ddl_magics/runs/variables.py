@@ -11,7 +11,7 @@ from typing import Any
 from ddl_magics.clusters.base import BroughtBack
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.files.names import listed
-from ddl_magics.runtime.variables.decoding import Damaged, Decoder, Missing, loaded_array
+from ddl_magics.runtime.variables.decoding import Attributes, Damaged, Decoder, Missing, loaded_array
 from ddl_magics.runtime.variables.left import FILE, INDEX
 from ddl_magics.wording import nearest
 
@@ -55,8 +55,11 @@ class Variables(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         decoder = Decoder(self._objects, self._array, self.__getitem__, self._model)
         try:
-            if name in self._changed:
-                return decoder.content(self._changed[name])
+            if "keras" in self._changed.get(name, ()) and name not in self._trained:
+                raise Missing("its state is set in the notebook's own object alone")
+            if name in self._changed and name not in self._trained:
+                content = decoder.content(self._changed[name])
+                return content.values if isinstance(content, Attributes) else content
             if name in self._trained:
                 return self._model(self._trained[name]["model"])
             if name in self._values:

@@ -56,6 +56,14 @@ def static_table(kind: type, keys: Any, values: Any, default: Any) -> Any:
     return kind(tf.lookup.KeyValueTensorInitializer(keys, values), default)
 
 
+def empty_table(kind: type, dtypes: Tuple[str, str], default: Any) -> Any:
+    """A `tf.lookup.StaticHashTable` that is not initialized, as that of a layer without a vocabulary."""
+    import tensorflow as tf
+    from keras.src.layers.preprocessing import index_lookup
+
+    return kind(index_lookup.get_null_initializer(*map(tf.as_dtype, dtypes)), default)
+
+
 def mutable_table(kind: type, dtypes: Tuple[str, str], keys: Any, values: Any, default: Any) -> Any:
     """A `tf.lookup.experimental.MutableHashTable` with these pairs."""
     import tensorflow as tf
@@ -99,7 +107,12 @@ def _of_dynamic_backend(value: Any, kind: type) -> _Reduction:
 
 
 def _of_static_table(value: Any, kind: type) -> _Reduction:
-    keys, values = value.export()
+    import tensorflow as tf
+
+    try:
+        keys, values = value.export()
+    except tf.errors.AbortedError:  # of a layer that has learned no vocabulary yet
+        return empty_table, (kind, (value.key_dtype.name, value.value_dtype.name), value.default_value)
     return static_table, (kind, keys, values, value.default_value)
 
 

@@ -33,6 +33,13 @@ class Missing(Exception):
     """What a value refers to cannot be had here. The message follows the value's name."""
 
 
+class Attributes:
+    """Of an object of the notebook: values: attribute -> its value now. deleted: attributes that are gone."""
+
+    def __init__(self, values: dict[str, Any], deleted: list[str]) -> None:
+        self.values, self.deleted = values, deleted
+
+
 class History:
     """Keras' History where Keras is not loaded: `history`, `epoch`, `params` and `model`, as there."""
 
@@ -125,6 +132,10 @@ class Decoder:
             return self._array_of_objects(content, depth)
         if kind == "history":
             return self._history(content, depth)
+        if kind == "attributes":
+            pairs, deleted = _list(content)
+            values = {_text(name): self._value(value, depth + 1) for name, value in map(_list, _list(pairs))}
+            return Attributes(values, [_text(name) for name in _list(deleted)])
         if kind in ("frame", "series", "index"):
             return tables.decode(kind, content, lambda encoded: self._value(encoded, depth + 1))
         raise ValueError("there is no kind %.40r" % kind)

@@ -26,6 +26,10 @@ name had when the run began.
     objects            [shape, [value, ...]]: an array of objects
     frame, series, index   of pandas: tables.py
     history            {"history", "epoch", "params", "model"}: Keras' History
+
+    what has changed   content, beside that of an object
+    attributes         [[[name, value], ...], [name, ...]]: set and deleted, of an object of the notebook's classes
+    keras              keras_state.py
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import types
@@ -10,7 +11,7 @@ from typing import Any, Collection, Mapping, Sequence
 
 from ..keras_types import Model, is_of_keras
 from ..random_streams import CellStreams
-from . import cell_names, fingerprint
+from . import cell_names, fingerprint, keras_state, parts
 from .encoding import CannotTravel, Encoder
 
 #: The artifact, and in it the JSON; array K is K.npy.
@@ -40,11 +41,10 @@ class CellVariables:
         self._streams = streams
         self._ends: dict[str, Any] = {}
         self._assigned, written = cell_names.assigned(source), cell_names.written(source)
-        self._notebooks = {
-            name: namespace[name] for name in sorted(of_notebook) if name in namespace and is_object(namespace[name])
-        }
+        objects = {name: namespace[name] for name in of_notebook if name in namespace and is_object(namespace[name])}
+        self._notebooks = parts.of(objects)
         self._before = {
-            name: fingerprint.of(value, name in written) for name, value in self._notebooks.items() if can_change(value)
+            text: print_of(value, text in written) for text, value in self._notebooks.items() if is_compared(value)
         }
         self._written = written
 
@@ -73,12 +73,19 @@ class CellVariables:
         budget = _Budget(encoder)
         for name, value in self._by_size(namespace, models, finished):
             try:
-                if self._notebooks.get(name) is value:
-                    changed[name] = budget.fitting(value, encoder.content)
-                else:
+                if self._notebooks.get(name) is not value:
                     values[name] = budget.fitting(value, encoder.encode)
+                elif parts.is_instance(value):
+                    changed[name] = self._attributes(name, value, budget, encoder, absent)
+                elif keras_state.has_state(value):
+                    state = functools.partial(self._state, encoder, models)
+                    changed[name] = budget.fitting(value, state, is_trained=any(value is model for model in models))
+                else:
+                    changed[name] = budget.fitting(value, encoder.content)
             except CannotTravel as error:
-                (of_keras if is_of_keras(type(value)) else absent)[name] = str(error)
+                is_tool = is_of_keras(type(value)) or type(value).__name__ == "GradientTape"
+                is_new = self._notebooks.get(name) is not value
+                (of_keras if is_tool and is_new else absent)[name] = str(error)
         deleted = [name for name in sorted(self._assigned) if name not in namespace] if finished else []
         if not (trained or changed or values or absent or of_keras or deleted or self._ends):
             return None
@@ -100,12 +107,53 @@ class CellVariables:
             assigned = {name: value for name, value in assigned.items() if any(value is model for model in models)}
         new = [(name, value) for name, value in assigned.items() if self._notebooks.get(name) is not value]
         changed = []
+        named = list(self._notebooks.values())
         if finished:
-            for name, before in self._before.items():
-                value = self._notebooks[name]
-                if before is not None and fingerprint.of(value, name in self._written) != before:
-                    changed.append((name, value))
+            restored = keras_state.restored_with(model for model in models if any(model is v for v in named))
+            for text, before in self._before.items():
+                value = self._notebooks[text]
+                now = None if before is None else print_of(value, text in self._written)
+                if now != before and not keras_state.comes_with(restored, value, before, now):
+                    changed.append((text, value))
         return sorted(new + changed, key=lambda pair: size(pair[1]))
+
+    def _attributes(
+        self, text: str, instance: Any, budget: _Budget, encoder: Encoder, absent: dict[str, str]
+    ) -> dict[str, Any]:
+        """Those that have changed. absent: gets those that cannot travel."""
+        before, now = self._before[text], print_of(instance)
+        encoded = []
+        for name, value in parts.attributes(instance).items():
+            if name not in before or before[name] != now[name]:
+                try:
+                    encoded.append([name, budget.fitting(value, encoder.encode)])
+                except CannotTravel as error:
+                    absent["%s.%s" % (text, name)] = str(error)
+        return {"attributes": [encoded, sorted(before.keys() - now.keys())]}
+
+    def _state(self, encoder: Encoder, models: Sequence[Model], value: Any) -> dict[str, Any]:
+        places = {
+            id(variable): (text, index)
+            for text, owner in self._notebooks.items()
+            if keras_state.is_a(owner, "Layer")
+            for index, variable in enumerate(keras_state.variables(owner))
+        }
+        return {"keras": keras_state.encoded(value, encoder.array, places, any(value is model for model in models))}
+
+
+def is_compared(value: Any) -> bool:
+    """Whether its changes are noticed."""
+    return can_change(value) or parts.is_instance(value) or keras_state.has_state(value)
+
+
+def print_of(value: Any, every_element: bool = False) -> Any:
+    """A fingerprint of what `is_compared`; of an object of a cell's class {attribute: fingerprint}."""
+    if keras_state.has_state(value):
+        return keras_state.print_of(value)
+    if not parts.is_instance(value):
+        return fingerprint.of(value, every_element)
+    attributes = parts.attributes(value)
+    return {name: id(own) if is_compared(own) else fingerprint.of(own) for name, own in attributes.items()}
 
 
 def is_object(value: Any) -> bool:
@@ -125,6 +173,8 @@ def can_change(value: Any) -> bool:
 
 def size(value: Any, depth: int = 3) -> int:
     """About how many bytes the value is."""
+    if keras_state.has_state(value):
+        return sum(keras_state.array_of(variable).nbytes for variable in keras_state.variables(value))
     if hasattr(value, "nbytes") and isinstance(value.nbytes, int):
         return int(value.nbytes)
     if type(value).__name__ == "DataFrame" and type(value).__module__.startswith("pandas."):
@@ -144,8 +194,9 @@ class _Budget:
     def __init__(self, encoder: Encoder) -> None:
         self._encoder, self._free_bytes = encoder, MAX_BYTES
 
-    def fitting(self, value: Any, encode: Any) -> Any:
-        value_bytes = size(value)
+    def fitting(self, value: Any, encode: Any, is_trained: bool = False) -> Any:
+        """is_trained: a model, whose weights are a file of their own."""
+        value_bytes = 8 if is_trained else size(value)
         if value_bytes > self._free_bytes:
             text = "%.0f MB, and the variables of a run come back up to %d MB: write it to a file in the cell"
             raise CannotTravel(text % (max(1.0, value_bytes / 1e6), MAX_BYTES >> 20))

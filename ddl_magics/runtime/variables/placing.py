@@ -17,9 +17,9 @@ from typing import Any, Callable, Collection, Iterator, Mapping, MutableMapping,
 
 from .. import random_streams
 from ..keras_types import Model
-from . import cell_names, fingerprint, trained
-from .decoding import Damaged, Decoder, Missing, loaded_array
-from .left import FILE, INDEX, MAX_BYTES, can_change, is_object
+from . import cell_names, keras_state, parts, trained
+from .decoding import Attributes, Damaged, Decoder, Missing, loaded_array
+from .left import FILE, INDEX, MAX_BYTES, is_compared, is_object, print_of
 
 #: A file whose parts are larger than this is none of ours: arrays have headers, and JSON is longer than its values.
 MAX_UNPACKED_BYTES = 8 * MAX_BYTES
@@ -55,11 +55,11 @@ class Bindings:
         """captured: the variables that the cell uses."""
         self.order = next(_orders)
         self.assigned = cell_names.assigned(source)
-        objects = {name: value for name, value in captured.items() if is_object(value)}
+        objects = parts.of({name: value for name, value in captured.items() if is_object(value)})
+        self._names = [name for name in captured if name in objects]
         self._before = {name: _reference(value) for name, value in objects.items()}
         self._before.update({name: _reference(namespace[name]) for name in self.assigned if name in namespace})
-        self._fingerprints = {name: fingerprint.of(value) for name, value in objects.items() if can_change(value)}
-        self._models = {name: _of_model(value) for name, value in objects.items() if _is_model(value)}
+        self._fingerprints = {text: print_of(value) for text, value in objects.items() if is_compared(value)}
         self.streams = random_streams.Launched()
         #: Models that are loaded when they are mentioned: name -> K. None before the first values have come.
         self.waiting: dict[str, int] | None = None
@@ -68,6 +68,9 @@ class Bindings:
         """Whether no later cell has assigned or deleted the name."""
         if name not in self._before:
             return name not in namespace
+        if not name.isidentifier():  # a part of an object
+            objects = parts.of({root: namespace[root] for root in self._names if root in namespace})
+            return name in objects and objects[name] is self._before[name]()
         return name in namespace and namespace[name] is self._before[name]()
 
     def unchanged(self, name: str, namespace: Mapping[str, Any]) -> Any:
@@ -75,14 +78,7 @@ class Bindings:
         value = self._before[name]() if name in self._before else None
         if value is None or not self.is_current(name, namespace):
             return None
-        return value if name in self._fingerprints and fingerprint.of(value) == self._fingerprints[name] else None
-
-    def untrained(self, name: str, namespace: Mapping[str, Any]) -> Model | None:
-        """The name's model, if it is the same with the same weights; else None."""
-        model = self._before[name]() if name in self._models else None
-        if model is None or not self.is_current(name, namespace) or _of_model(model) != self._models[name]:
-            return None
-        return model
+        return value if name in self._fingerprints and print_of(value) == self._fingerprints[name] else None
 
     def object(self, name: str) -> Any:
         """The name's object. Raises Missing where it is gone."""
@@ -180,7 +176,10 @@ class _Placing:
 
     def _place_all(self) -> None:
         index, bindings = self._index, self._bindings
-        contents = {name: self._decoder.content(content) for name, content in index["changed"].items()}
+        states = {name: content["keras"] for name, content in index["changed"].items() if "keras" in content}
+        contents = {
+            name: self._decoder.content(content) for name, content in index["changed"].items() if name not in states
+        }
         models = {name: _number_of_model(encoded) for name, encoded in index["values"].items()}
         values = {}
         for name, encoded in index["values"].items():
@@ -189,10 +188,15 @@ class _Placing:
                     values[name] = self._decoder.decode(encoded)
                 except Missing as error:
                     self._answer.absent[name] = str(error)
-        for name, content in contents.items():
-            self._change(name, content)
+        targets = {
+            name: bindings.unchanged(name, self._namespace) for name in {**contents, **states, **index["trained"]}
+        }
         for name, model in index["trained"].items():
-            self._restore(name, model)
+            self._restore(name, model, targets[name])
+        for name, state in states.items():
+            self._apply(name, state, targets[name])
+        for name, content in contents.items():
+            self._change(name, content, targets[name])
         for name, value in values.items():
             self._set(name, value)
         for name in index["deleted"]:
@@ -231,13 +235,37 @@ class _Placing:
         """Those of runs that began after this one."""
         return (bindings for bindings in _awaited.values() if bindings.order > self._bindings.order)
 
-    def _change(self, name: str, content: Any) -> None:
+    def _apply(self, name: str, state: Any, target: Any) -> None:
+        """Give an object of Keras its new state."""
+        if target is None:
+            if name not in self._answer.kept:
+                self._answer.kept.append(name)
+            return
+
+        def variable_at(text: str, index: int) -> Any:
+            return keras_state.variables(self._bindings.object(text))[index]
+
+        try:
+            keras_state.apply(target, state, self._array, variable_at)
+        except (trained.CannotRestore, Missing) as error:
+            self._answer.absent[name] = str(error)
+            return
+        except (ValueError, TypeError, KeyError, IndexError) as error:
+            raise Damaged(str(error)) from error
+        if name not in self._answer.placed:
+            self._answer.placed.append(name)
+
+    def _change(self, name: str, content: Any, target: Any) -> None:
         """Give an object of the notebook its new content."""
-        target = self._bindings.unchanged(name, self._namespace)
         if target is None:
             self._answer.kept.append(name)
             return
-        if isinstance(target, (list, bytearray)):
+        if isinstance(content, Attributes):
+            for attribute, value in content.values.items():
+                parts.set_attribute(target, attribute, value)
+            for attribute in content.deleted:
+                parts.delete_attribute(target, attribute)
+        elif isinstance(target, (list, bytearray)):
             target[:] = content
         elif isinstance(target, dict) or (hasattr(target, "clear") and hasattr(target, "update")):
             target.clear()
@@ -247,14 +275,17 @@ class _Placing:
             target.extend(content)
         elif _fits(target, content):
             target[...] = content
-        else:  # a table, or an array that has another shape now
+        elif name.isidentifier():  # a table, or an array that has another shape now
             self._set(name, content)
             return
+        else:
+            owner, _, attribute = name.rpartition(".")
+            parts.set_attribute(self._bindings.object(owner), attribute, content)
         self._answer.placed.append(name)
 
-    def _restore(self, name: str, entry: Mapping[str, Any]) -> None:
+    def _restore(self, name: str, entry: Mapping[str, Any], model: Model | None) -> None:
         """Give a model of the notebook what the run has trained."""
-        model, number = self._bindings.untrained(name, self._namespace), entry["model"]
+        number = entry["model"]
         if model is None:
             self._answer.kept.append(name)
             return
@@ -315,6 +346,7 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, Any]:
         sound = sound and all(
             type(reason) is str for section in ("absent", "of_keras") for reason in index[section].values()
         )
+        sound = sound and all(type(entry) is dict for entry in index["changed"].values())
         sound = sound and random_streams.are_sound(index["streams"])
         for entry in index["trained"].values():
             sound = sound and type(entry["model"]) is int and "history" in entry
@@ -347,17 +379,3 @@ def _reference(value: Any) -> Callable[[], Any]:
         return weakref.ref(value)
     except TypeError:
         return lambda: value
-
-
-def _is_model(value: Any) -> bool:
-    return any(
-        cls.__name__ == "Model" and str(cls.__module__).partition(".")[0] in ("keras", "tf_keras")
-        for cls in type(value).__mro__
-    )
-
-
-def _of_model(model: Model) -> Any:
-    """A fingerprint of its weights."""
-    import numpy as np
-
-    return [fingerprint.of(np.asarray(variable)) for variable in model.weights]

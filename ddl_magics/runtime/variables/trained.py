@@ -77,12 +77,20 @@ def _restore_optimizer(model: Model, path: str, compiled: Any, custom_objects: M
         raise CannotRestore("compile it again")
     import h5py
 
-    optimizer.build(model.trainable_variables)
     with zipfile.ZipFile(path) as archive:
         stored = archive.read("model.weights.h5")
     with h5py.File(io.BytesIO(stored), "r") as file:
         if "optimizer" in file:
+            if not _fits(optimizer, file["optimizer"]):
+                optimizer.build(model.trainable_variables)
             _assign(optimizer, file["optimizer"])
+
+
+def _fits(optimizer: Optimizer, group: Any) -> bool:
+    """Whether it has as many variables as the group: one that a loop of the cell does without is never built."""
+    inner = inner_optimizer(optimizer)
+    own = len(optimizer.variables) == len(group["vars"])
+    return own and (inner is optimizer or "inner_optimizer" not in group or _fits(inner, group["inner_optimizer"]))
 
 
 def _assign(optimizer: Optimizer, group: Any) -> None:

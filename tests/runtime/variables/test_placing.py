@@ -3,6 +3,7 @@
 import io
 import json
 import pickle
+import sys
 import zipfile
 
 import numpy as np
@@ -71,6 +72,55 @@ def test_what_it_changes_is_changed_in_the_same_object(notebook):
     assert (variables["results"], variables["counter"], variables["seen"]) == ([0.5], {"fits": 1}, {1, 2})
     assert variables["x"].tolist() == [0, 2, 4, 6] and variables["y"].tolist() == [1, 2, 3]
     assert variables["also"] is variables["results"] and before["y"].tolist() == [0, 1, 2]
+
+
+class Counter:
+    """As of a cell of the notebook."""
+
+    __module__ = "__main__"
+
+    def __init__(self):
+        self.value, self.seen, self.old, self.log = 0, [], 1, None
+
+
+class Point:
+    __module__ = "__main__"
+    __slots__ = ("x",)
+
+
+@pytest.fixture
+def objects(notebook, monkeypatch):
+    """A notebook with objects of its own classes, one of them also in a list."""
+    for cls in (Counter, Point):
+        monkeypatch.setattr(sys.modules["__main__"], cls.__name__, cls, raising=False)
+    counter, point = Counter(), Point()
+    point.x = {"y": 1}
+    notebook.variables.update(counter=counter, point=point, counters=[Counter(), counter])
+    return notebook
+
+
+def test_an_object_of_the_notebooks_classes_gets_its_attributes(objects):
+    counter, point, counters = (objects.variables[name] for name in ("counter", "point", "counters"))
+    seen = counter.seen
+    source = "counter.value += 1; counter.seen.append(2); counter.extra = counter.seen; del counter.old"
+    placed = objects.run(source + "; point.x['y'] = 2; counters[0].value = 7; best = counters[0]")
+    assert sorted(placed.placed) == ["best", "counter", "counter.seen", "counters[0]", "point.x"] and not placed.kept
+    assert (counter.value, counter.seen, point.x, counters[0].value) == (1, [2], {"y": 2}, 7)
+    assert counter.seen is counter.extra is seen and not hasattr(counter, "old")
+    assert objects.variables["counters"] is counters and objects.variables["best"] is counters[0]
+
+
+def test_an_attribute_that_cannot_come_is_said(objects):
+    placed = objects.run("counter.value += 1; counter.log = (n for n in [])")
+    assert placed.absent == {"counter.log": "a generator"} and objects.variables["counter"].value == 1
+
+
+@pytest.mark.parametrize("later", ["counter.value = 5", "counter = 1"])
+def test_a_later_cells_attribute_wins(objects, later):
+    end, counter = objects.start("counter.value += 1; counter.seen.append(1)"), objects.variables["counter"]
+    exec(later, objects.variables)
+    value = counter.value
+    assert "counter" in end().kept and counter.value == value
 
 
 def test_a_table_gets_its_new_column(notebook):

@@ -51,3 +51,64 @@ def test_a_cell_that_runs_twice_leaves_what_plain_cells_leave(rank_pool, tmp_pat
     assert variables["score"] == pytest.approx(plain["score"], rel=1e-4)
     for ours, theirs in zip(model.get_weights(), plain["model"].get_weights(), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+#: A loop of the cell's own, and layers that learn outside of a fit.
+LOOP = """
+normalizer.adapt(x)
+vectorizer.adapt(texts)
+layer.trainable = False
+for start in range(0, len(x), 16):
+    rows, targets = x[start : start + 16], y[start : start + 16]
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean((model(rows) - targets) ** 2)
+    optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+    metric.update_state(loss)
+    steps.assign_add(1)
+    log.losses.append(float(loss))
+    log.steps += 1
+"""
+
+DEFINED = """
+class Log:
+    def __init__(self):
+        self.losses, self.steps = [], 0
+"""
+
+
+def notebook_of_a_loop():
+    import keras
+    import tensorflow as tf
+
+    variables = {"__name__": "__main__", **notebook()}
+    exec(DEFINED, variables)
+    variables.update(
+        log=variables["Log"](), normalizer=keras.layers.Normalization(), vectorizer=keras.layers.TextVectorization(),
+        layer=keras.layers.Dense(2), optimizer=keras.optimizers.Adam(0.05), metric=keras.metrics.Mean(),
+        steps=tf.Variable(0), texts=["a b", "b c b"],
+    )  # fmt: skip
+    return variables
+
+
+def states(variables):
+    names = ("model", "optimizer", "metric", "normalizer")
+    arrays = [np.asarray(variable) for name in names for variable in variables[name].variables]
+    log, layer = variables["log"], variables["layer"]
+    others = [variables["vectorizer"].get_vocabulary(), layer.trainable, int(variables["steps"]), log.steps]
+    return [*arrays, variables["normalizer"](ROWS), variables["vectorizer"](["b a"]), np.float32(log.losses)], others
+
+
+@pytest.mark.timeout(300)
+def test_what_a_loop_of_the_cell_changes_is_changed_in_the_same_objects(rank_pool):
+    plain, variables = notebook_of_a_loop(), notebook_of_a_loop()
+    exec(LOOP, plain)
+    ended = launch.finished(rank_pool(2), LOOP, variables)
+    before = dict(variables)
+    reply = launch.load_driver().place(json.dumps({"run": ended.run, "folder": None, "mentioned": None}), variables)
+    assert (json.loads(reply)["absent"], json.loads(reply)["kept"]) == ({}, [])
+    names = ("model", "optimizer", "metric", "normalizer", "vectorizer", "layer", "steps", "log")
+    assert all(variables[name] is before[name] for name in names)
+    (ours, others), (expected, expected_others) = states(variables), states(plain)
+    assert others == expected_others
+    for array, expected_array in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(array, expected_array, atol=1e-5)

@@ -1,0 +1,197 @@
+"""The state of a layer, model, optimizer, metric or variable that a cell has changed, for the same object elsewhere.
+
+It is JSON and arrays: what `Encoder` makes, and `apply` gives to the object of the notebook, which keeps its identity.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Tuple
+
+from ..keras_types import Layer, Model, Variable
+from . import fingerprint
+from .encoding import CannotTravel
+from .trained import CannotRestore
+
+#: Classes that have such a state, by their packages.
+_KERAS = frozenset(("Layer", "Optimizer", "BaseOptimizer", "Metric", "SeedGenerator", "Variable", "KerasVariable"))
+_CLASSES: Mapping[str, Any] = {"keras": _KERAS, "tf_keras": _KERAS, "tensorflow": frozenset(("BaseResourceVariable",))}
+
+#: Of a variable of the notebook: its object's text, and its index there.
+Place = Tuple[str, int]
+
+
+def has_state(value: Any) -> bool:
+    """Whether it is such an object."""
+    return not isinstance(value, type) and _have_state(type(value))  # type: ignore[arg-type]  # a class can be hashed
+
+
+@functools.lru_cache(maxsize=256)
+def _have_state(kind: type) -> bool:
+    return any(cls.__name__ in _CLASSES.get(str(cls.__module__).partition(".")[0], ()) for cls in kind.__mro__)
+
+
+def is_a(value: Any, name: str) -> bool:
+    """Whether it is of Keras' class of this name."""
+    return any(
+        cls.__name__ == name and str(cls.__module__).partition(".")[0] in ("keras", "tf_keras")
+        for cls in type(value).__mro__
+    )
+
+
+def variables(value: Any) -> list[Variable]:
+    """All variables of its state, also of random numbers; those of a layer or model without its metrics."""
+    if not is_a(value, "Layer"):
+        if is_a(value, "SeedGenerator"):
+            return [value.state]
+        if not any(is_a(value, name) for name in ("Optimizer", "BaseOptimizer", "Metric")):
+            return [value]
+        own = value.variables
+        return list(own() if callable(own) else own)  # a method of optimizers of Keras 2
+    metrics = {id(variable) for metric in getattr(value, "metrics", ()) for variable in metric.variables}
+    return [variable for variable in value.variables if id(variable) not in metrics]
+
+
+def print_of(value: Any) -> Any:
+    """A fingerprint of its state."""
+    arrays = [fingerprint.of(array_of(variable)) for variable in variables(value)]
+    return (arrays, [fingerprint.of(content) for _, content in _tables(value)], _trainable(value))
+
+
+def array_of(variable: Variable) -> Any:
+    """Its value without a copy, which would take seconds for a large one."""
+    import numpy as np
+
+    resource = getattr(variable, "value", variable)
+    tensor = getattr(resource() if callable(resource) else resource, "read_value", lambda: variable)()
+    view = getattr(tensor, "_numpy", None)
+    return np.asarray(view() if view is not None else variable)
+
+
+def _layers(value: Any) -> Sequence[Layer]:
+    flatten: Callable[[], Iterator[Layer]] = getattr(value, "_flatten_layers", lambda: iter(()))
+    return list(flatten())
+
+
+def _trainable(value: Any) -> list[bool]:
+    return [bool(layer.trainable) for layer in _layers(value)]
+
+
+def _tables(value: Any) -> Iterator[tuple[int, Any]]:
+    """(index of a layer in it, what the layer has learned of data besides variables)."""
+    for index, layer in enumerate(_layers(value)):
+        name = type(layer).__name__
+        if is_a(layer, "IndexLookup"):
+            yield index, [_plain(token) for token in layer.get_vocabulary()]
+        elif name == "Discretization" and getattr(layer, "bin_boundaries", None) is not None:
+            yield index, list(layer.bin_boundaries)
+
+
+def _plain(token: Any) -> Any:
+    return str(token) if isinstance(token, str) else int(token)
+
+
+def restored_with(models: Iterable[Model]) -> frozenset[int]:
+    """The ids of variables that come with trained models."""
+    objects = [(model, getattr(model, "optimizer", None), *getattr(model, "metrics", ())) for model in models]
+    return frozenset(id(variable) for group in objects for part in group if part for variable in variables(part))
+
+
+def comes_with(restored: Collection[int], value: Any, before: Any, now: Any) -> bool:
+    """Whether what has changed of the object comes with a trained model. before, now: of `print_of`."""
+    if not has_state(value) or before[1:] != now[1:]:
+        return False
+    own = [variable for variable in variables(value) if not _is_of_seeds(variable)]
+    return all(id(variable) in restored for variable in own) and len(own) == len(variables(value))
+
+
+def _is_of_seeds(variable: Variable) -> bool:
+    return "seed_generator" in str(getattr(variable, "name", ""))
+
+
+def _own_variables(value: Any, is_trained: bool) -> list[Variable]:
+    """is_trained: those that a trained model's weights do not have."""
+    return [variable for variable in variables(value) if not is_trained or _is_of_seeds(variable)]
+
+
+def encoded(
+    value: Any, array: Callable[[Any], int], places: Mapping[int, Place], is_trained: bool
+) -> Mapping[str, Any]:
+    """JSON of its state. array: index of an array that travels. places: id of a variable of the notebook -> its place.
+    is_trained: it is a model whose weights travel as a file.
+
+    Raises CannotTravel.
+    """
+    import numpy as np
+
+    for layer in _layers(value):
+        if is_a(layer, "IndexLookup") and getattr(layer, "idf_weights", None) is not None:
+            raise CannotTravel("its weights of TF-IDF cannot travel: adapt it in a cell of its own")
+    trained = None
+    if is_a(value, "Optimizer") or is_a(value, "BaseOptimizer"):
+        own = getattr(value, "_trainable_variables", None) or []
+        trained = [places.get(id(variable)) for variable in own]
+        trained = None if None in trained else trained
+    build: Any = value.get_build_config() if is_a(value, "Layer") else None
+    return {
+        "variables": [array(np.array(array_of(variable))) for variable in _own_variables(value, is_trained)],
+        "is_trained": is_trained,
+        "build": _lists(build),
+        "trains": trained,
+        "tables": list(_tables(value)),
+        "trainable": _trainable(value),
+    }
+
+
+def _lists(config: Any) -> Any:
+    """As JSON has it, or None where it has no such value."""
+    if isinstance(config, dict):
+        return {str(key): _lists(content) for key, content in config.items()}
+    if isinstance(config, (list, tuple)):
+        return [_lists(content) for content in config]
+    return config if config is None or type(config) in (bool, int, float, str) else None
+
+
+def apply(value: Any, state: Any, array: Callable[[int], Any], variable_at: Callable[[str, int], Variable]) -> None:
+    """Give it the state. Raises CannotRestore, and leaves it as it is then; ValueError, TypeError, KeyError for what is
+    no such state."""
+    arrays = [array(index) for index in state["variables"]]
+    if len(_own_variables(value, state["is_trained"])) != len(arrays):
+        _build(value, state, variable_at)
+    own = _own_variables(value, state["is_trained"])
+    if [tuple(variable.shape) for variable in own] != [content.shape for content in arrays]:
+        raise CannotRestore("its variables have other shapes here")
+    for variable, content in zip(own, arrays):
+        variable.assign(content)
+    layers = _layers(value)
+    if len(layers) == len(state["trainable"]):
+        for layer, trainable in zip(layers, state["trainable"]):
+            if layer.trainable != trainable:
+                layer.trainable = bool(trainable)
+    for index, content in state["tables"]:
+        _set_table(layers[index], content)
+    for layer in layers:
+        if type(layer).__name__ == "Normalization":
+            layer.finalize_state()
+
+
+def _set_table(layer: Layer, content: Any) -> None:
+    if not (type(content) is list and all(type(entry) in (str, int, float) for entry in content)):
+        raise ValueError("no table: %.60r" % (content,))
+    if is_a(layer, "IndexLookup"):
+        if [_plain(token) for token in layer.get_vocabulary()] != content:
+            layer.set_vocabulary(content)
+    else:
+        layer.bin_boundaries = content
+        layer.built = True
+
+
+def _build(value: Any, state: Any, variable_at: Callable[[str, int], Variable]) -> None:
+    if isinstance(state["build"], dict) and state["build"] and not value.built:
+        try:
+            value.build_from_config(state["build"])
+        except Exception as error:  # of a layer of the notebook, of any kind
+            raise CannotRestore("it cannot be built here: call it once, in a cell before") from error
+    elif isinstance(state["trains"], list):
+        build: Any = value.build
+        build([variable_at(*place) for place in state["trains"]])

@@ -1,0 +1,90 @@
+"""The objects that the notebook's values consist of: each has the text with which a cell would name it.
+
+The process that has the values and a rank that has got them walk alike, so that a text names the same object in both.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Iterator, Mapping
+
+from .keras_state import has_state
+
+#: More are not looked at: a list of many objects is compared as one value.
+MAX_OBJECTS = 1000
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+_PLAIN_TYPES = frozenset(_PLAIN)
+_CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+
+
+def of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """{text: object} of the values, and of what is reached from them: objects of the notebook's classes, what their
+    attributes are, and objects of Keras in lists, dicts and attributes. Each once, by its first text.
+
+    values: by their names.
+    """
+    objects = {name: values[name] for name in sorted(values)}
+    seen = {id(value) for value in objects.values()}
+    waiting = [(name, values[name], False) for name in sorted(values, reverse=True)]
+    while waiting and len(objects) < len(values) + MAX_OBJECTS:
+        text, value, inside = waiting.pop()
+        entered = []
+        for step, content in _contents(value):
+            if isinstance(content, (*_PLAIN, *_CODE)) or id(content) in seen:
+                continue
+            seen.add(id(content))
+            within = inside or is_instance(value)
+            if within or has_state(content) or is_instance(content):
+                objects[text + step] = content
+            entered.append((text + step, content, within))
+        waiting += reversed(entered)
+    return objects
+
+
+def _contents(value: Any) -> Iterator[tuple[str, Any]]:
+    """(what follows a value's text, the content) of what is entered, and named so in a cell."""
+    if is_instance(value):
+        yield from ((".%s" % name, content) for name, content in sorted(attributes(value).items()))
+    elif isinstance(value, (dict, list, tuple)) and _PLAIN_TYPES.issuperset(
+        map(type, value.values() if isinstance(value, dict) else value)
+    ):
+        return
+    elif isinstance(value, dict) and len(value) <= MAX_OBJECTS:
+        yield from (("[%r]" % (key,), content) for key, content in list(value.items()) if type(key) in (str, int))
+    elif isinstance(value, (list, tuple)) and len(value) <= MAX_OBJECTS:
+        yield from (("[%d]" % index, content) for index, content in enumerate(value))
+
+
+def is_instance(value: Any) -> bool:
+    """Whether it is an object of a class that a cell has defined, and no object of Keras."""
+    return type(value).__module__ == "__main__" and not isinstance(value, (type, dict, list)) and not has_state(value)
+
+
+def attributes(instance: Any) -> dict[str, Any]:
+    """Those that are its own, in slots as well."""
+    slots = [name for cls in type(instance).__mro__ for name in _slots(cls) if hasattr(instance, name)]
+    return {**{name: getattr(instance, name) for name in slots}, **getattr(instance, "__dict__", {})}
+
+
+def _slots(cls: type) -> Iterator[str]:
+    for name, member in vars(cls).items():
+        if isinstance(member, types.MemberDescriptorType):
+            yield name
+
+
+def set_attribute(instance: Any, name: str, value: Any) -> None:
+    """Without what the class may do when it is set, as a frozen one does."""
+    if name in getattr(instance, "__dict__", {}) or not any(name in vars(cls) for cls in type(instance).__mro__):
+        vars(instance)[name] = value
+        return
+    for cls in type(instance).__mro__:
+        member = vars(cls).get(name)
+        if isinstance(member, types.MemberDescriptorType):
+            member.__set__(instance, value)
+            return
+    vars(instance)[name] = value
+
+
+def delete_attribute(instance: Any, name: str) -> None:
+    if name in getattr(instance, "__dict__", {}):
+        del vars(instance)[name]
