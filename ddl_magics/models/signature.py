@@ -9,6 +9,7 @@ from typing import Any, Union
 import numpy as np
 
 from ddl_magics.errors import CannotExport
+from ddl_magics.runtime.data.roles import is_ragged
 from ddl_magics.wording import first_line
 
 #: Rows as a model takes them: an array, or a dict of arrays.
@@ -109,6 +110,10 @@ def example_for(model: Any, inputs: Mapping[str, Any] | None) -> Example:
         )
     if inputs is None or inputs["shapes"] is None:
         raise CannotExport(f"it is not known what the model takes: give {_LIKE}")
+    if any(map(is_ragged, inputs["uses"])):
+        raise CannotExport(
+            f"it takes lists of several lengths, as a ragged tensor: train it with --pad COLUMN=LENGTH, or give {_LIKE}"
+        )
     rows = [inputs["window"]["length"]] if "window" in inputs else []
     arrays = [_zeros([*rows, *shape], use) for shape, use in zip(inputs["shapes"], inputs["uses"], strict=False)]
     features = inputs["features"]

@@ -21,6 +21,7 @@ from ddl_magics.options.values import (
     read_identifier,
     read_logs,
     read_objective,
+    read_padding,
     read_parameter,
     read_rule,
     read_seconds,
@@ -258,6 +259,15 @@ _DATA = (
         completes="columns",
         takes_list=True,
         conflicts={"--sequence-length": "windows are dense; leave --sparse out."},
+    ),
+    _of_data(
+        "--pad",
+        "Columns of lists of numbers or texts of any lengths, as COLUMN=LENGTH: each list is filled up with 0 or empty "
+        "text at its end, or cut, to so many values. Without it, features of several lengths are a tf.RaggedTensor.",
+        read_padding,
+        metavar="COLUMN=LENGTH",
+        completes="columns",
+        takes_list=True,
     ),
     Option(
         "--batch-size",

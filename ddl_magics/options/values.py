@@ -144,6 +144,14 @@ def read_data(text: str) -> str:
     return read_identifier(text)
 
 
+def read_padding(text: str) -> str:
+    """Parse the column and the length of --pad, which are separated by the last "="."""
+    name, _, length = text.rpartition("=")
+    if not name or not length.isdecimal() or not int(length):
+        raise ValueError("COLUMN=LENGTH, such as words=200")
+    return text
+
+
 def read_logs(text: str) -> str:
     """A folder on the notebook's machine, or in a storage that TensorBoard's files can be written to."""
     scheme = text.partition("://")[0].lower() if "://" in text else ""

@@ -122,6 +122,7 @@ class RunSpec:
     weight: str | None = None
     transform: str | None = None
     sparse: tuple[str, ...] | None = None
+    pad: tuple[str, ...] | None = None
     batch_size: int | None = None
     validation: float | str | None = None
     sequence_length: int | None = None

@@ -195,6 +195,8 @@ def _describe_objects(frame_name: str, series: Any, name: str) -> Column:
     value, depth = present.iloc[0], 0
     if hasattr(value, "toArray"):
         return {"name": name, "dtype": "f8", "depth": 1, "vector": True}
+    if isinstance(value, (list, tuple, np.ndarray)) and not len(value):
+        value = next((value for value in present if len(value)), value)
     while isinstance(value, (list, tuple, np.ndarray)):
         if not len(value):
             raise DataError("column %r of %s holds empty arrays" % (name, frame_name))
@@ -213,7 +215,7 @@ def _common_dtype(values: Any, default: np.dtype) -> np.dtype:
     It is `default` where NumPy knows none, of missing values or lists of several lengths: packing says what is wrong.
     """
     try:
-        dtype = np.result_type(*{np.asarray(value).dtype for value in values})
+        dtype = np.result_type(*{array.dtype for array in map(np.asarray, values) if array.size})
     except (TypeError, ValueError):
         return default
     return dtype if dtype.kind in "iufb" else default

@@ -288,6 +288,7 @@ def _deal(
     holding = sorted({(name, contents) for contents, names in columns_by_problem for name in names})
     notices = plan.notices + [packing.holding(plan.name, name, contents) for name, contents in holding]
     notices += _about_vectors(plan, tensors)
+    notices += [_about_ragged(plan.name, tensor["name"]) for tensor in tensors if roles.is_ragged(tensor["use"])]
     inputs = roles.inputs(plan.columns, plan.arrangement, tensors)
     dealt_rdd = rdd.partitionBy(plan.size, shipped["identity"]).values()
     losses = packing.merged([packed.losses for packed in sets])
@@ -325,6 +326,12 @@ def _about_vectors(plan: DataPlan, tensors: Sequence[TensorLayout]) -> Iterator[
         elif column["vector"] and tensor["shape"][0] >= LONG_VECTOR:
             hint = "if most of it is zero, --sparse %s stores and sends the rest alone" % column["name"]
             yield "--data %s: a vector of column %r takes %s; %s" % (*words, hint)
+
+
+def _about_ragged(name: str, column: str) -> str:
+    hint = "dense in `dataset.map`, they are as long as the longest row of the worker's part of a batch"
+    words = name, column, hint, column
+    return "--data %s: column %r has lists of several lengths, and is a ragged tensor; %s: --pad %s=LENGTH" % words
 
 
 def _counts(sets: Sequence[Rows], layouts: Sequence[Sequence[Layout]], plan: DataPlan) -> tuple[int, int]:
@@ -397,6 +404,7 @@ def order_of(
         "checksums": packed.checksums,
         "ranks": list(ranks),
         "dtypes": [tensor["dtype"] for tensor in tensors],
+        "ragged": [roles.is_ragged(tensor["use"]) for tensor in tensors],
         "replicated": plan.replicates_validation,
         "stretches": None if layouts is None else {layout.name: layout.stretches for layout in layouts},
     }
@@ -407,7 +415,10 @@ def _tensor(index: int, sets: Sequence[Rows], plan: DataPlan) -> TensorLayout:
     columns = plan.arrangement["tensors"][index]
     matrix, name = len(columns) > 1, plan.columns[columns[0]]["name"]
     shapes = sorted({shape for packed in sets for shape in packed.shapes[index]})
-    if len(shapes) > 1:
+    is_ragged = "ragged" in plan.columns[columns[0]] and shapes != [(0,)] and (len(shapes) > 1 or shapes == [()])
+    if shapes == [(0,)]:
+        raise DataError("%s, column %r: its arrays are empty: leave it out of --features" % (plan.name, name))
+    if len(shapes) > 1 and not is_ragged:
         shape, other_shape = ("x".join(map(str, shape)) for shape in shapes[:2])
         raise DataError(
             "%s, column %r: its lengths differ (%s and %s): pad or cut them to one length"
@@ -418,8 +429,16 @@ def _tensor(index: int, sets: Sequence[Rows], plan: DataPlan) -> TensorLayout:
     use = roles.used_as(dtype, matrix or index == plan.arrangement["weight"])
     if plan.columns[columns[0]].get("sparse"):
         use = "sparse"
+    if is_ragged:
+        use = roles.RAGGED + use
     if use == dtype.name and index in roles.indices(plan.arrangement["label"]):
         use = "int64"
     text_bytes = -(-sum(packed.text_bytes[index] for packed in sets) // sum(packed.rows for packed in sets))
     name = "features" if matrix else name
-    return {"name": name, "shape": list(shapes[0]), "dtype": dtype.str, "use": use, "text_bytes": text_bytes}
+    return {
+        "name": name,
+        "shape": [] if is_ragged else list(shapes[0]),
+        "dtype": dtype.str,
+        "use": use,
+        "text_bytes": text_bytes,
+    }

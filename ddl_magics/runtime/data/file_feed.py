@@ -106,6 +106,7 @@ def _of_folders(uris: Sequence[str], names: Sequence[str]) -> str | None:
 def _feed(sc: SparkContext, plan: DataPlan, files: Files, group: str) -> Feed | str:
     """Or why the ranks cannot read the files."""
     assert files.conditions is not None
+    columns = [_of_one_length(column) for column in plan.columns]
     indexed_files: list[FileRows] = []
     shapes: list[tuple[int, list[list[int]]]] = []
     text_bytes = [0] * len(plan.columns)
@@ -115,6 +116,9 @@ def _feed(sc: SparkContext, plan: DataPlan, files: Files, group: str) -> Feed | 
         indexed_files += file_index["files"]
         shapes += [file_index["shapes"]] if file_index["shapes"] else []
         text_bytes = [a + b for a, b in zip(text_bytes, file_index["text_bytes"])]
+    for index, column in enumerate(plan.columns):
+        if "ragged" in column and len({tuple(shapes_of_columns[index]) for _, shapes_of_columns in shapes}) > 1:
+            return "column %r has lists of several lengths" % column["name"]
     report = _report(
         plan, sum(sum(file["rows"]) for file in indexed_files), min(shapes)[1] if shapes else None, text_bytes
     )
@@ -124,7 +128,7 @@ def _feed(sc: SparkContext, plan: DataPlan, files: Files, group: str) -> Feed | 
     manifest["files"] = {
         "format": files.format,
         "files": sorted(indexed_files, key=lambda file: file["number"]),
-        "columns": plan.columns,
+        "columns": columns,
         "tensors": plan.arrangement["tensors"],
         "conditions": files.conditions,
         "order": {**order, "starts": {}, "checksums": {}},
@@ -137,6 +141,13 @@ def _feed(sc: SparkContext, plan: DataPlan, files: Files, group: str) -> Feed | 
         "losses": packing.merged([]),  # the ranks say what they find
     }
     return Feed(sc.parallelize(range(plan.size), plan.size), record)
+
+
+def _of_one_length(column: Column) -> Column:
+    """As the ranks read a column of lists that is not ragged."""
+    one_length: Column = {**column}
+    one_length.pop("ragged", None)
+    return one_length
 
 
 def _indexes(sc: SparkContext, plan: DataPlan, files: Files, group: str) -> list[dict[str, Any]]:

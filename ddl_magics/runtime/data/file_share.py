@@ -124,13 +124,15 @@ class FileShare:
         kinds = {"i8": (tf.int64, 3), "f4": (tf.float32, 2), "S": (tf.string, 1)}
         shapes = self._column_shapes()
         features = {
-            column["name"]: tf.io.FixedLenFeature(shape, kinds[column["dtype"]][0])
+            column["name"]: tf.io.RaggedFeature(kinds[column["dtype"]][0])
+            if "pad" in column
+            else tf.io.FixedLenFeature(shape, kinds[column["dtype"]][0])
             for column, shape in zip(columns, shapes)
         }
         try:
             with tf.device("CPU:0"):
                 parsed = tf.io.parse_example(examples, features)
-            return [parsed[column["name"]].numpy() for column in columns]
+            return [_lists(parsed[c["name"]]) if "pad" in c else parsed[c["name"]].numpy() for c in columns]
         except tf.errors.InvalidArgumentError:  # our own decoder says in words what is wrong
             kinds_of_columns = {column["name"]: (kinds[column["dtype"]][1], column["depth"] > 0) for column in columns}
             rows = [
@@ -159,10 +161,19 @@ class FileShare:
             if shape != tensor["shape"]:
                 shorter, longer = ("x".join(map(str, lengths)) for lengths in sorted([shape, tensor["shape"]]))
                 words = tensor["name"], shorter, longer
-                raise ValueError("column %r: its lengths differ (%s and %s): pad or cut them to one length" % words)
+                raise ValueError(
+                    "column %r: its lengths differ (%s and %s): pad or cut them to one length, as --pad COLUMN=LENGTH "
+                    "does" % words
+                )
         self.rows += len(positions)
         dealt = [array.astype(tensor["dtype"], copy=False) for array, tensor in zip(arrays, self._manifest["tensors"])]
         return packing.encode({"set": name}, [positions, *dealt])
+
+
+def _lists(ragged: Any) -> list[Any]:
+    """The rows of a tf.RaggedTensor as arrays; None for an empty one, which an Example does not tell from none."""
+    stops = ragged.row_splits.numpy()[1:-1]
+    return [row if len(row) else None for row in np.split(ragged.flat_values.numpy(), stops)]
 
 
 def _values(array: parquet.Array, column: Column) -> Any:

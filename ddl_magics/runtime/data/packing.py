@@ -120,10 +120,15 @@ def at_once(values: Any, dtype: str, dimensions: int) -> np.ndarray | None:
 def as_array(values: Any, column: Column) -> np.ndarray:
     """The values of one column as an array (rows, ...) of the column's dtype; text ("S") becomes objects, UTF-8 bytes.
 
+    Lists for a ragged tensor become objects, too: an array of each row's values.
+
     values: a sequence of numbers, strings, nested lists or ML vectors, or a numpy array. ValueError, in words for the
     user, where values are missing or their lengths differ.
     """
     dtype = column["dtype"]
+    if is_of_lists(column):
+        is_padded = isinstance(values, np.ndarray) and values.ndim > 1  # of Arrow
+        return fitting(values, dtype) if is_padded else of_lists(*flattened(values, column), column)
     if isinstance(values, np.ndarray) and values.dtype != object and dtype != "S":  # of pandas or Arrow
         return fitting(values, dtype)
     if column.get("sparse"):
@@ -138,6 +143,8 @@ def as_array(values: Any, column: Column) -> np.ndarray:
     array = at_once(values, dtype, column["depth"] + 1)
     if array is not None:
         return array
+    if "ragged" in column:
+        return of_lists(*flattened(values, column), column)
     shape = [len(values)]
     for _ in range(column["depth"]):
         check_present(values)
@@ -174,6 +181,87 @@ def _widest(dtype: str) -> str:
     """The dtype that Python's numbers are read in before `fitting`, as NumPy 1 makes an int32 of any int."""
     kind = np.dtype(dtype)
     return {"i": "i8", "u": "i8", "f": "f8"}.get(kind.kind, dtype) if kind.itemsize < 8 else dtype
+
+
+def is_of_lists(column: Column) -> bool:
+    """Whether lists of a column are padded or ragged even if they have one length."""
+    return "pad" in column or column.get("ragged") == "always"
+
+
+def flattened(lists: Any, column: Column) -> tuple[np.ndarray, npt.NDArray[np.int64]]:
+    """(the values of all lists of numbers or texts, as an array; the length of each list)."""
+    if len(lists) and column["dtype"] != "S" and all(map(_is_of_numbers, lists)):
+        lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+        return fitting(np.concatenate([*lists]), column["dtype"]), lengths
+    check_present(lists)
+    for value in lists:
+        if isinstance(value, (str, bytes)):
+            raise ValueError("it has lists, and %r, which is a text: make all values lists" % value)
+    lengths = np.fromiter(map(len, lists), np.int64, len(lists))
+    values = list(itertools.chain.from_iterable(lists))
+    check_present(values)
+    if column["dtype"] == "S":
+        return text_array([_as_bytes(value) for value in values], [len(values)]), lengths
+    return fitting(np.array(values, _widest(column["dtype"])), column["dtype"]).reshape(-1), lengths
+
+
+def _is_of_numbers(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iufb"
+
+
+def of_lists(values: np.ndarray, lengths: npt.NDArray[np.int64], column: Column) -> np.ndarray:
+    """The lists of a column: padded at their ends by 0 or "" and cut, where it says so, else as a ragged tensor needs.
+
+    That is an array of objects, the array of each list; or one of lists, where all have one length and it need not be.
+    """
+    rows, stops = len(lengths), np.cumsum(lengths)
+    if "pad" in column:
+        size = column["pad"]
+        places = np.arange(len(values)) - np.repeat(stops - lengths, lengths)
+        array = np.zeros((rows, size), values.dtype)
+        if values.dtype == object:
+            array[:] = b""
+        row_indices, fits = np.repeat(np.arange(rows), lengths), places < size
+        array[row_indices[fits], places[fits]] = values[fits]
+        return array
+    if column["ragged"] == "if needed" and (lengths == lengths[:1]).all():
+        return values.reshape(rows, lengths.max(initial=0))
+    return array_of_arrays([values[stop - length : stop] for stop, length in zip(stops, lengths)])
+
+
+def array_of_arrays(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    array = np.empty(len(arrays), object)
+    for index, row in enumerate(arrays):
+        array[index] = row
+    return array
+
+
+def ragged_bytes(array: np.ndarray) -> np.ndarray:
+    """Rows of a ragged tensor as bytes objects: their numbers; or the lengths of their texts, int64, then these.
+
+    array: of the array of each row, or (rows, length).
+    """
+    return text_array([_list_bytes(row) for row in array], [len(array)])
+
+
+def _list_bytes(values: np.ndarray) -> bytes:
+    if values.dtype != object:
+        return values.tobytes()
+    return np.array([len(values), *map(len, values)], np.int64).tobytes() + b"".join(values)
+
+
+def ragged_parts(rows: Sequence[bytes], dtype: Any) -> tuple[np.ndarray, npt.NDArray[np.int64]]:
+    """(values, the length of each row) of what `ragged_bytes` has made; dtype object for texts."""
+    dtype = np.dtype(dtype)
+    if dtype.kind != "O":
+        lengths = np.array([len(row) // dtype.itemsize for row in rows], np.int64)
+        return np.frombuffer(b"".join(rows), dtype), lengths
+    texts: list[bytes] = []
+    lengths = np.array([np.frombuffer(row, np.int64, 1)[0] for row in rows], np.int64)
+    for row, length in zip(rows, lengths.tolist()):
+        stops = 8 * (1 + length) + np.cumsum(np.frombuffer(row, np.int64, length, 8))
+        texts += [row[start:stop] for start, stop in zip([8 * (1 + length), *stops.tolist()], stops.tolist())]
+    return text_array(texts, [len(texts)]), lengths
 
 
 def _as_bytes(value: Any) -> bytes:
@@ -225,7 +313,8 @@ def one_length(values: Iterable[Any]) -> int:
     if lengths in ([], [0]):
         raise ValueError("its arrays are empty: drop these rows, or leave it out of --features")
     if len(lengths) > 1:
-        raise ValueError("its lengths differ (%d and %d): pad or cut them to one length" % tuple(lengths[:2]))
+        words = tuple(lengths[:2])
+        raise ValueError("its lengths differ (%d and %d): pad or cut them to one length, as --pad does" % words)
     return lengths[0]
 
 
@@ -261,7 +350,7 @@ def row_arrays(rows: Sequence[Sequence[Any]], columns: Sequence[Column], tensors
         if len(indices) > 1 and len(dtypes) == 1 and list(indices) == list(range(start, start + len(indices))):
             columns_slice = slice(start, start + len(indices))
             array = at_once([row[columns_slice] for row in rows], columns[start]["dtype"], 2)
-        elif len(indices) == 1 and not columns[start]["vector"]:
+        elif len(indices) == 1 and not columns[start]["vector"] and not is_of_lists(columns[start]):
             array = at_once([row[start] for row in rows], columns[start]["dtype"], columns[start]["depth"] + 1)
         if array is None:
             return column_arrays(list(zip(*rows)), columns, tensors)
@@ -284,6 +373,8 @@ def packed(
         tensor_arrays = arrays(values, columns, tensors)
     except ValueError as error:
         return {**EMPTY_REPORT, "error": str(error)}, b""
+    ragged = [array.ndim == 1 and "ragged" in columns[indices[0]] for array, indices in zip(tensor_arrays, tensors)]
+    tensor_arrays = [ragged_bytes(array) if is_ragged else array for array, is_ragged in zip(tensor_arrays, ragged)]
     blob = encode({}, tensor_arrays)
     return report_of(tensor_arrays, columns, tensors, zlib.crc32(blob)), blob
 
@@ -292,7 +383,11 @@ def report_of(arrays: Arrays, columns: Sequence[Column], tensors: Sequence[Seque
     """The report of a blob of these tensors."""
     nan, inf, too_large = [], [], []
     rounded: dict[str, str] = {}
-    for array, indices in zip(arrays, tensors):
+    dtypes = [array.dtype.str for array in arrays]
+    for tensor, (array, indices) in enumerate(zip(arrays, tensors)):
+        column = columns[indices[0]]
+        if "ragged" in column and array.ndim == 1 and column["dtype"] != "S":
+            array, dtypes[tensor] = ragged_parts(list(array), column["dtype"])[0], np.dtype(column["dtype"]).str
         rounded.update(rounding_floats(array, [columns[index] for index in indices]))
         if array.dtype.kind != "f" or not array.size:
             continue
@@ -312,7 +407,7 @@ def report_of(arrays: Arrays, columns: Sequence[Column], tensors: Sequence[Seque
             [sparse_size(array[0])] if columns[indices[0]].get("sparse") else list(array.shape[1:])
             for array, indices in zip(arrays, tensors)
         ],
-        "dtypes": [array.dtype.str for array in arrays],
+        "dtypes": dtypes,
         "text_bytes": [int(text_lengths(array).sum()) if array.dtype == object else 0 for array in arrays],
         "nan": nan,
         "inf": inf,
@@ -538,16 +633,32 @@ def arrow_array(values: Any, column: Column) -> np.ndarray | None:
             return None
         if hasattr(values, "offsets"):
             lengths = np.diff(values.offsets.to_numpy())
+            if "pad" in column or "ragged" in column:
+                return lists_of_arrow(values.flatten(), lengths.astype(np.int64), column)
             if not lengths[0] or (lengths != lengths[0]).any():
                 return None
             shape.append(int(lengths[0]))
+        elif is_of_lists(column):
+            return lists_of_arrow(values.flatten(), np.full(len(values), values.type.list_size), column)
         else:
             shape.append(values.type.list_size)
         values = values.flatten()
     if values.null_count:
         return None
+    return numbers_of_arrow(values, column).reshape(shape)
+
+
+def numbers_of_arrow(values: Any, column: Column) -> np.ndarray:
+    """The numbers of a pyarrow.Array; Arrow has decimals as objects."""
     array: np.ndarray = values.to_numpy(zero_copy_only=False)
-    return (array.astype(_widest(column["dtype"])) if array.dtype == object else array).reshape(shape)
+    return array.astype(_widest(column["dtype"])) if array.dtype == object else array
+
+
+def lists_of_arrow(values: Any, lengths: npt.NDArray[np.int64], column: Column) -> np.ndarray | None:
+    """`of_lists`, of a pyarrow.Array of all their values; None where some are missing."""
+    if values.null_count:
+        return None
+    return of_lists(numbers_of_arrow(values, column), lengths, column)
 
 
 def held_out_count(rows: int, fraction: float) -> int:
@@ -614,7 +725,10 @@ def deal(records: Iterable[Record], order: DealOrder) -> Iterator[tuple[int, byt
     """
     for partition, chunk, _, blob in records:
         _, arrays = decode(blob)
-        arrays = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, order["dtypes"])]
+        arrays = [
+            (ragged_bytes(array) if array.ndim > 1 else array) if is_ragged else array.astype(dtype, copy=False)
+            for array, dtype, is_ragged in zip(arrays, order["dtypes"], order["ragged"])
+        ]
         if order["checksums"].get(partition, [])[chunk : chunk + 1] != [zlib.crc32(blob)]:
             raise RuntimeError(
                 "the rows of --data have changed between two passes over them: cache() the DataFrame, or write it out"

@@ -70,6 +70,7 @@ def index(
     shapes: tuple[int, list[list[int]]] | None = None
     text_bytes = [0] * len(columns)
     texts = [number for number, column in enumerate(columns) if column["dtype"] == "S"]
+    ragged: str | None = None
     for number, uri in files:
         try:
             file, stamp = opened(uri, located)
@@ -89,11 +90,38 @@ def index(
             if shapes is None and any(groups):
                 first_batch = next(batches(file, next(g for g, rows in enumerate(groups) if rows), columns, conditions))
                 shapes = number, [shape(batch_column(first_batch, column["name"])[:1], column) for column in columns]
+                ragged = ragged_column(first_batch, columns)
+            if shapes is not None and ragged is None:
+                ragged = ragged_in_metadata(file.metadata, columns, shapes[1])
+            if ragged:
+                return {"problem": "column %r has lists of several lengths" % ragged}
         except Exception as error:  # of a file system, of pyarrow, or of a file that it does not know
             lines = str(error).splitlines()
             return {"problem": "the executors cannot read %s (%s)" % (uri, lines[0] if lines else type(error).__name__)}
         indexed_files.append({"number": number, "uri": uri, "stamp": stamp, "rows": groups})
     return {"files": indexed_files, "shapes": shapes, "text_bytes": text_bytes}
+
+
+def ragged_column(batch: Batch, columns: Sequence[Column]) -> str | None:
+    """A column that may be ragged, and whose lists in a batch are of several lengths."""
+    for column in columns:
+        array = batch_column(batch, column["name"])
+        if "ragged" in column and hasattr(array, "offsets") and len(set(np.diff(array.offsets.to_numpy()))) > 1:
+            return column["name"]
+    return None
+
+
+def ragged_in_metadata(metadata: Any, columns: Sequence[Column], shapes: Sequence[Sequence[int]]) -> str | None:
+    """A column that may be ragged, and of which a row group has more or fewer values than lists of one length have."""
+    lengths = {column["name"]: shape[0] for column, shape in zip(columns, shapes) if "ragged" in column}
+    for group in range(metadata.num_row_groups if lengths else 0):
+        row_group = metadata.row_group(group)
+        for chunk in map(row_group.column, range(row_group.num_columns)):
+            for name, length in lengths.items():
+                is_list = chunk.path_in_schema.startswith(name + ".")
+                if is_list and chunk.num_values != row_group.num_rows * length:
+                    return name
+    return None
 
 
 def unfitting(schema: Any, columns: Sequence[Column], conditions: Sequence[Condition]) -> str | None:
@@ -216,6 +244,8 @@ def shape(first_value: Array, column: Column) -> list[int]:
     value = first_value.to_pylist()[0]
     if column["vector"]:
         return [dense(value).size]
+    if "pad" in column:
+        return [column["pad"]]
     lengths = []
     for _ in range(column["depth"]):
         if value is None:

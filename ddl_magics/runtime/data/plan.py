@@ -39,6 +39,9 @@ class DataPlan:
         code = sources.reader_code(spec.data) if spec.data and sources.is_files(spec.data) else ""
         self.columns = [describe(self.name, value, name, code) for name in self._names]
         roles.mark_sparse(self.columns, spec.sparse or ())
+        feature_columns = sum(len(tensor.columns) for tensor in choice.features)
+        windows = spec.sequence_length is not None
+        roles.mark_lists(self.columns, feature_columns, roles.padding_of(spec.pad or ()), windows)
         self.arrangement = choice.arrange(self.columns)
         for tensor in roles.indices(self.arrangement["label"]):  # which a dataset has as int64, and no other number
             for index in self.arrangement["tensors"][tensor]:

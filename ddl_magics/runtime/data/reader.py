@@ -21,7 +21,7 @@ import numpy as np
 
 from ..keras_types import Dataset, TensorFlow
 from . import packing
-from .roles import indices
+from .roles import RAGGED, indices, is_ragged
 from .row_order import Piece, RowOrder
 from .share_files import is_text, stored_shape
 
@@ -48,7 +48,7 @@ class StoredShare:
     """A rank's rows of one set in .npy files, one a tensor, and how they become a dataset's elements.
 
     element_bytes: at most so many of a row, or window, of an element, without the bytes of text. has_values: whether
-    every tensor has a value in each row; arrays may be empty, and sparse vectors zero.
+    every tensor has a value in each row; arrays and lists may be empty, and sparse vectors zero.
     """
 
     def __init__(self, tf: TensorFlow, paths: Sequence[Tuple[str, str]], manifest: Manifest, starts: str) -> None:
@@ -67,11 +67,15 @@ class StoredShare:
         self._windows = None if sequences is None else _Windows(tf, starts, sequences)
         self._gathers: List[Gather] = []
         for array, text, tensor in zip(self.arrays, self._texts, manifest["tensors"]):
-            of_bytes = {"string": _gather_text, "sparse": _gather_sparse}.get(tensor["use"])
+            of_bytes = {"string": _gather_text, "sparse": _gather_sparse, "ragged": _gather_ragged}.get(
+                tensor["use"].split(" ")[0]
+            )
             self._gathers.append(_gather(tf, array, tensor) if of_bytes is None else of_bytes(tf, array, text, tensor))
         window_rows = 1 if sequences is None else sequences["length"]
         self.element_bytes = window_rows * sum(array.nbytes // max(1, len(array)) for array in self.arrays)
-        self.has_values = all(0 not in t["shape"] and t["use"] != "sparse" for t in manifest["tensors"])
+        self.has_values = not any(
+            0 in t["shape"] or t["use"] == "sparse" or is_ragged(t["use"]) for t in manifest["tensors"]
+        )
 
     def element(self, rows: Element) -> Element:
         """The element with the rows, or windows, of these indices, an integer tensor of any number of axes."""
@@ -211,6 +215,24 @@ def _gather_sparse(tf: TensorFlow, spans: np.ndarray, content: Bytes, tensor: Te
         sparse = tf.SparseTensor(tf.ensure_shape(indices, [None, 2]), tf.ensure_shape(values, [None]), shape)
         sparse.set_shape(rows.shape + [size])
         return sparse
+
+    return gather
+
+
+def _gather_ragged(tf: TensorFlow, spans: np.ndarray, content: Bytes, tensor: TensorLayout) -> Gather:
+    """A tf.RaggedTensor of shape (rows, values of each)."""
+    use = tensor["use"][len(RAGGED) :]
+    dtype = tf.as_dtype(tf.keras.backend.floatx() if use == "floatx" else use)
+
+    def take(rows: npt.NDArray[np.int64]) -> Tuple[np.ndarray, np.ndarray]:
+        of_rows = [content[start : start + length] for start, length in spans[rows].tolist()]
+        values, lengths = packing.ragged_parts(of_rows, tensor["dtype"])
+        return values if use == "string" else values.astype(dtype.as_numpy_dtype), lengths
+
+    def gather(rows: Element) -> Element:
+        values, lengths = tf.numpy_function(take, [rows], (dtype, tf.int64), stateful=False)
+        values, lengths = tf.ensure_shape(values, [None]), tf.ensure_shape(lengths, rows.shape)
+        return tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
 
     return gather
 

@@ -18,17 +18,20 @@ SetName = Literal["train", "validation"]
 Features = Union[int, Dict[str, int]]
 
 
-class _Optional(TypedDict, total=False):
+class _AsChosen(TypedDict, total=False):
     sparse: bool
     scale: int
+    pad: int
+    ragged: Literal["if needed", "always"]
 
 
-class Column(_Optional):
+class Column(_AsChosen):
     """How a column is read.
 
     dtype: numpy's code of the values, "S" for text or binary of any length. depth: levels of lists around them.
     vector: whether the values are vectors of Spark ML. sparse: whether these stay sparse (--sparse). scale: the digits
-    of decimals behind the point.
+    of decimals behind the point. pad: the length to which lists are padded or cut (--pad). ragged: when lists make a
+    ragged tensor, "if needed" is where their lengths differ.
     """
 
     name: str
@@ -69,14 +72,15 @@ class Windows(_LabelledWindows):
 class _Windowed(TypedDict, total=False):
     window: Windows
     transform: Callable[[Any], Any]
+    padding: Dict[str, int]
 
 
 class Inputs(_Windowed):
     """How columns become a model's inputs. window: where these are windows of rows, for `scoring`. transform: what is
     called with the features of a batch there, for --transform.
 
-    tensors: of each, the indices of its columns. uses: of each, a dtype, "string", or "floatx" for Keras'. shapes: of
-    each, that of one row; None where it is not known yet.
+    tensors: of each, the indices of its columns. uses: of each, as in `TensorLayout`, but for "sparse". shapes: of
+    each, that of one row; None where it is not known yet. padding: of --pad, also for the label's column.
     """
 
     columns: list[Column]
@@ -142,8 +146,9 @@ class DealOrder(TypedDict):
     """How the rows of a set are dealt to `size` ranks, or to those `ranks` of them that have none yet.
 
     fraction: of its `rows` that are held out for validation, drawn from `seed`. starts, checksums: by partition, the
-    index of the first row of each chunk and the CRC-32 of its blob. dtypes: of each tensor. replicated: every rank gets
-    all of the validation rows. stretches: for --sequence-length, of each set, an int64 array as in `sequences.Layout`.
+    index of the first row of each chunk and the CRC-32 of its blob. dtypes: of each tensor; ragged: whether it is.
+    replicated: every rank gets all of the validation rows. stretches: for --sequence-length, of each set, an int64
+    array as in `sequences.Layout`.
     """
 
     set: SetName
@@ -155,15 +160,16 @@ class DealOrder(TypedDict):
     checksums: dict[int, list[int]]
     ranks: list[int]
     dtypes: list[str]
+    ragged: list[bool]
     replicated: bool
     stretches: dict[SetName, npt.NDArray[np.int64]] | None
 
 
 class TensorLayout(TypedDict):
-    """shape: of one row. dtype: as dealt, numpy's. use: in the dataset: a dtype, "string", "floatx" for Keras', or
-    "sparse" for a sparse tensor of that.
+    """shape: of one row; [] of a ragged tensor. dtype: as dealt, numpy's. use: in the dataset: a dtype, "string",
+    "floatx" for Keras', "sparse" for a sparse tensor of that, or "ragged " and one of these for a ragged tensor.
 
-    text_bytes: of a row's texts, or of what is stored of its sparse values, on average.
+    text_bytes: of a row's texts, or of what is stored of its sparse or ragged values, on average.
     """
 
     name: str

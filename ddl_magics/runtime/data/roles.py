@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Sequence
+from typing import TYPE_CHECKING, Mapping, Sequence
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from .columns import DataError, check_case, check_column, check_weight
 if TYPE_CHECKING:
     from .records import Arrangement, Column, DataFrame, Features, Inputs, TensorLayout
 
+#: The use of a ragged tensor begins with this, and ends with that of its values.
+RAGGED = "ragged "
 #: What pandas calls the columns of its index in Parquet files. They are features only where --features names them.
 _INDEX_OF_PANDAS = re.compile(r"__index_level_\d+__$")
 
@@ -132,6 +134,36 @@ def mark_sparse(columns: Sequence[Column], names: Sequence[str]) -> None:
         by_name[name]["sparse"] = True
 
 
+def mark_lists(columns: Sequence[Column], features: int, padding: Mapping[str, int], windows: bool) -> None:
+    """Note which columns of lists are padded, and which may be ragged. `DataError` for --pad of another column.
+
+    features: so many of the columns are features. windows: whether these are windows of rows.
+    """
+    by_name = {column["name"]: column for column in columns}
+    for name, length in padding.items():
+        if name not in by_name:
+            raise DataError(
+                "--pad %s=%d: it is not among the columns that are used: %s" % (name, length, ", ".join(by_name))
+            )
+        if by_name[name]["depth"] != 1 or by_name[name]["vector"]:
+            raise DataError("--pad %s=%d: its values are no lists of numbers or texts" % (name, length))
+    for index, column in enumerate(columns):
+        if column["name"] in padding:
+            column["pad"] = padding[column["name"]]
+        elif index < features and column["depth"] == 1 and not column["vector"] and not windows:
+            column["ragged"] = "if needed"
+
+
+def padding_of(texts: Sequence[str]) -> dict[str, int]:
+    """Of each column of --pad, the length."""
+    pairs = [text.rpartition("=") for text in texts]
+    return {name: int(length) for name, _, length in pairs}
+
+
+def is_ragged(use: str) -> bool:
+    return use.startswith(RAGGED)
+
+
 def indices(features: Features | None) -> list[int]:
     """Those of the tensors that make features or labels."""
     return [] if features is None else [features] if isinstance(features, int) else list(features.values())
@@ -166,19 +198,32 @@ def inputs(
         uses = uses_of(columns, tensor_columns)
     else:
         uses = [tensor["use"].replace("sparse", "floatx") for tensor in tensors[: len(tensor_columns)]]
-    return {
-        "columns": [
-            _dense(column) for column in columns[: 1 + max(index for indices in tensor_columns for index in indices)]
-        ],
+    used_columns = columns[: 1 + max(index for indices in tensor_columns for index in indices)]
+    ragged = {indices[0] for use, indices in zip(uses, tensor_columns) if is_ragged(use)}
+    padding = {column["name"]: column["pad"] for column in columns if "pad" in column}
+    made: Inputs = {
+        "columns": [_as_scored(column, index in ragged) for index, column in enumerate(used_columns)],
         "tensors": tensor_columns,
         "uses": uses,
         "shapes": None if tensors is None else [tensor["shape"] for tensor in tensors[: len(tensor_columns)]],
         "features": arrangement["features"],
     }
+    if padding:
+        made["padding"] = padding
+    return made
 
 
-def _dense(column: Column) -> Column:
-    return {**column, "sparse": False} if column.get("sparse") else column
+def _as_scored(column: Column, is_ragged: bool) -> Column:
+    """As rows have it that a model scores: of one length where those of its training had one."""
+    if column.get("sparse"):
+        return {**column, "sparse": False}
+    if "ragged" not in column:
+        return column
+    if is_ragged:
+        return {**column, "ragged": "always"}
+    dense: Column = {**column}
+    del dense["ragged"]
+    return dense
 
 
 def _arrange(

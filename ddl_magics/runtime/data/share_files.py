@@ -21,6 +21,7 @@ import numpy as np
 from .. import scratch
 from ..wording import counted, in_bytes
 from . import cache_folder, packing, share_cache
+from .roles import is_ragged
 from .sequences import first_rows
 
 if TYPE_CHECKING:
@@ -65,12 +66,12 @@ def stored_rows(manifest: Manifest, name: SetName, rank: int) -> int:
 
 
 def is_text(tensor: TensorLayout) -> bool:
-    """Whether a row has bytes of any length, as text and sparse vectors have."""
-    return tensor["use"] in ("string", "sparse")
+    """Whether a row has bytes of any length, as text, sparse vectors and rows of a ragged tensor have."""
+    return tensor["use"] in ("string", "sparse") or is_ragged(tensor["use"])
 
 
 def stored_shape(tensor: TensorLayout) -> List[int]:
-    """Of a row on disk, where a sparse vector is one value."""
+    """Of a row on disk, where a sparse vector is one value, and so is a row of a ragged tensor."""
     return [] if tensor["use"] == "sparse" else tensor["shape"]
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
 #: So many bytes are read at once, and so many records.
 _BYTES_AT_ONCE, _RECORDS_AT_ONCE = 8 << 20, 8192
+#: Of the first file, in which lists of several lengths are looked for.
+_RECORDS_LOOKED_AT = 100
 #: Longer messages are cut into pieces, whose checksums are computed at once.
 _LONG_BYTES, _PIECE_BYTES = 1 << 14, 1 << 10
 #: Field of a Feature -> Spark's type of its values.
@@ -179,7 +181,16 @@ def index(
             data = plain(data, uri)
             spans = record_spans(data, uri)
             if shapes is None and len(spans):
-                shapes = number, first_shapes(example(data[spans[0, 0] : spans[0, 1]]), columns)
+                examples = [example(data[start:stop]) for start, stop in spans[:_RECORDS_LOOKED_AT].tolist()]
+                shapes = number, first_shapes(examples[0], columns)
+                ragged = [
+                    column["name"]
+                    for column, shape in zip(columns, shapes[1])
+                    if "ragged" in column
+                    and any(len(values.get(column["name"], (0, []))[1]) != shape[0] for values in examples)
+                ]
+                if ragged:
+                    return {"problem": "column %r has lists of several lengths" % ragged[0]}
         except Exception as error:  # of a file system, or of a file that is none
             lines = str(error).splitlines()
             return {"problem": "the executors cannot read %s (%s)" % (uri, lines[0] if lines else type(error).__name__)}
@@ -205,7 +216,7 @@ def first_shapes(features: Features, columns: Sequence[Column]) -> list[list[int
     missing = [column["name"] for column in columns if not features.get(column["name"], (0, []))[1]]
     if missing:
         raise ValueError("the first record has no value in %r" % missing[0])
-    return [[len(features[column["name"]][1])] if column["depth"] else [] for column in columns]
+    return [[column.get("pad", len(features[column["name"]][1]))] if column["depth"] else [] for column in columns]
 
 
 def varint(data: bytes, position: int) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from typing import Any, List, Mapping
 import numpy as np
 
 from ..data import rank_data, share_files
+from ..data.roles import is_ragged
 from ..rank.rank import Rank
 from . import reference, watched
 from .watched import Tensor
@@ -76,7 +77,7 @@ def _inputs(manifest: Any) -> List[Tensor]:
     candidates = []
     for name, index in tensor_indices.items():
         tensor = manifest["tensors"][index]
-        if tensor["use"] == "sparse":
+        if tensor["use"] == "sparse" or is_ragged(tensor["use"]):
             continue
         text = share_files.is_text(tensor)
         candidates.append(watched.of_input(name, tensor["name"], tensor["shape"], text, windowed))

@@ -110,6 +110,9 @@ def _with_labels(frame: DataFrame, inputs: Inputs, label: str, weight: str | Non
     """`inputs` with the columns and the tensors of label and weight behind those of the features."""
     choice = _choice(frame, label, weight)
     described = [describe(FRAME, frame, name) for name in choice.names()]
+    for column in described:
+        if column["name"] in inputs.get("padding", {}) and column["depth"] == 1:
+            column["pad"] = inputs["padding"][column["name"]]
     arranged = choice.arrange(described)
     first_column, first_tensor = len(inputs["columns"]), len(inputs["tensors"])
 

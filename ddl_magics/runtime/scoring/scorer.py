@@ -260,10 +260,15 @@ def picked(tensors: Sequence[Any], features: Features) -> Any:
 
 def as_input(array: np.ndarray, use: str, floatx: str) -> Any:
     """One of them. use: as `records.Inputs` has it."""
-    if use != "string":
+    _, ragged, use = use.rpartition("ragged ")
+    if use != "string" and not ragged:
         return array.astype(floatx if use == "floatx" else use, copy=False)
     import tensorflow as tf
 
+    if ragged:  # the array of each row
+        dtype = tf.as_dtype(floatx if use == "floatx" else use)
+        values = np.concatenate(list(array)).astype(dtype.as_numpy_dtype)
+        return tf.RaggedTensor.from_row_lengths(tf.constant(values, dtype), list(map(len, array)), validate=False)
     return tf.constant(array, tf.string)
 
 
