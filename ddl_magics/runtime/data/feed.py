@@ -421,8 +421,8 @@ def _tensor(index: int, sets: Sequence[Rows], plan: DataPlan) -> TensorLayout:
     if len(shapes) > 1 and not is_ragged:
         shape, other_shape = ("x".join(map(str, shape)) for shape in shapes[:2])
         raise DataError(
-            "%s, column %r: its lengths differ (%s and %s): pad or cut them to one length"
-            % (plan.name, name, shape, other_shape)
+            "%s, column %r: its lengths differ (%s and %s): pad or cut them to one length%s"
+            % (plan.name, name, shape, other_shape, packing.pad_hint(plan.columns[columns[0]]))
         )
     dtypes = [np.dtype(dtype) for packed in sets for dtype in packed.dtypes[index]]
     dtype = np.result_type(*dtypes).newbyteorder("=")

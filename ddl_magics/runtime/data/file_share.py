@@ -157,14 +157,12 @@ class FileShare:
         self._losses = packing.merged([self._losses, report])
         if report["too_large"]:
             packing.about_losses(self._manifest["data"], self._losses, self._floatx)
-        for shape, tensor in zip(report["shapes"], self._manifest["tensors"]):
+        for shape, tensor, indices in zip(report["shapes"], self._manifest["tensors"], tensors):
             if shape != tensor["shape"]:
                 shorter, longer = ("x".join(map(str, lengths)) for lengths in sorted([shape, tensor["shape"]]))
-                words = tensor["name"], shorter, longer
-                raise ValueError(
-                    "column %r: its lengths differ (%s and %s): pad or cut them to one length, as --pad COLUMN=LENGTH "
-                    "does" % words
-                )
+                hint = packing.pad_hint(self._columns[indices[0]])
+                words = tensor["name"], shorter, longer, hint
+                raise ValueError("column %r: its lengths differ (%s and %s): pad or cut them to one length%s" % words)
         self.rows += len(positions)
         dealt = [array.astype(tensor["dtype"], copy=False) for array, tensor in zip(arrays, self._manifest["tensors"])]
         return packing.encode({"set": name}, [positions, *dealt])

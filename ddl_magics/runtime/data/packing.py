@@ -148,7 +148,7 @@ def as_array(values: Any, column: Column) -> np.ndarray:
     shape = [len(values)]
     for _ in range(column["depth"]):
         check_present(values)
-        shape.append(one_length(values))
+        shape.append(one_length(values, pad_hint(column)))
         values = list(itertools.chain.from_iterable(values))
     check_present(values)
     if dtype == "S":
@@ -307,14 +307,19 @@ def check_present(values: Iterable[Any]) -> None:
         raise ValueError("it has empty values (null): fill them or drop their rows first")
 
 
-def one_length(values: Iterable[Any]) -> int:
-    """The length that all values have; ValueError where they differ."""
+def pad_hint(column: Column) -> str:
+    """How to make lists of several lengths one tensor, where --pad takes them."""
+    return ", as --pad %s=LENGTH does" % column["name"] if column["depth"] == 1 and not column["vector"] else ""
+
+
+def one_length(values: Iterable[Any], hint: str = "") -> int:
+    """The length that all values have; ValueError where they differ, which ends with the hint."""
     lengths = sorted(set(map(len, values)))
     if lengths in ([], [0]):
         raise ValueError("its arrays are empty: drop these rows, or leave it out of --features")
     if len(lengths) > 1:
-        words = tuple(lengths[:2])
-        raise ValueError("its lengths differ (%d and %d): pad or cut them to one length, as --pad does" % words)
+        words = lengths[0], lengths[1], hint
+        raise ValueError("its lengths differ (%d and %d): pad or cut them to one length%s" % words)
     return lengths[0]
 
 

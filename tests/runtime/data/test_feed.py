@@ -634,7 +634,7 @@ def test_weights_are_numbers(values, kind):
         ([True, None], "df, column 'x': it has empty values (null)"),
         (pd.array([True, None], dtype="boolean"), "df, column 'x': it has empty values (null)"),
         ([np.zeros(0), np.zeros(0)], "column 'x' of df holds empty arrays"),
-        ([[1, 2], [1]], "df, column 'x': its lengths differ (1 and 2): pad or cut them to one length"),
+        ([[[1, 2]], [[1]]], "df, column 'x': its lengths differ (1 and 2): pad or cut them to one length"),
         ([None, None], "column 'x' of df has no values at all: fill or drop it"),
         (
             pd.to_datetime(["2020-01-01", "2020-01-02"]),
@@ -674,8 +674,14 @@ def test_a_label_that_int64_does_not_hold_is_refused(local, tmp_path):
     [
         ("if(id = 77, null, id)", "df, column 'x': it has empty values (null): fill them or drop their rows first"),
         ("if(id = 77, array(1.0D, null), array(1.0D, 2.0D))", "df, column 'x': it has empty values (null)"),
-        ("if(id = 77, array(1), array(1, 2))", "df, column 'x': its lengths differ (1 and 2): pad or cut"),
-        ("if(id < 50, array(1), array(1, 2))", "df, column 'x': its lengths differ (1 and 2): pad or cut"),
+        (
+            "if(id = 77, array(array(1)), array(array(1, 2)))",
+            "df, column 'x': its lengths differ (1 and 2): pad or cut",
+        ),
+        (
+            "if(id < 50, array(array(1)), array(array(1, 2)))",
+            "df, column 'x': its lengths differ (1 and 2): pad or cut",
+        ),
         (
             "current_date()",
             "column 'x' of df is of type date: turn it into numbers, as in df = df.withColumn('x', "

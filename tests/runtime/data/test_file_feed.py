@@ -224,7 +224,10 @@ def described(spark_cluster, tmp_path_factory):
             "column 'z': it has a number beyond 3.4e38, infinite as float32: call keras.backend.set_floatx("
             "'float64') in a cell before this one",
         ),
-        (holed("a", [1.0]), "column 'a': its lengths differ (1 and 3): pad or cut them to one length"),
+        (
+            holed("a", [1.0]),
+            "column 'a': its lengths differ (1 and 3): pad or cut them to one length, as --pad a=LENGTH does",
+        ),
         (holed("a", [1.0, None, 2.0]), "column 'a': it has empty values (null): fill them or drop their rows first"),
     ],
 )

@@ -15,7 +15,7 @@ from support.feeds import LOGGED, spec
 from support.refusals import one_line
 
 import ddl_magics
-from ddl_magics.runtime.data import feed, file_share, sources, tfrecord, tfrecord_encoding
+from ddl_magics.runtime.data import file_share, sources, tfrecord, tfrecord_encoding
 from ddl_magics.runtime.data.columns import DataError
 
 from .test_file_feed import assert_equal, prepared, stored
@@ -192,14 +192,19 @@ def test_a_run_reads_tfrecord_files(spark, folder):
     assert not [e for e in ended.of_kind("notice") if "Spark" in e["message"]]
 
 
-def test_a_record_unlike_the_first_has_the_same_line_as_through_spark(spark, tmp_path):
+def test_a_list_of_another_length_is_refused_or_padded(spark, tmp_path):
+    """Padded as through Spark."""
     frame = spark.range(0, 200, 1, 1).selectExpr("id", "if(id = 150, array(id), array(id, id)) a")
     ddl_magics.write_tfrecord(frame, f"file://{tmp_path}/t.tfrecord")
     options = spec(data=f"file://{tmp_path}/t.tfrecord", features=["a"], label="id", workers=1)
-    plan, made = prepared(spark, options)
+    _, made = prepared(spark, options)
     own = one_line(DataError, lambda: list(file_share.FileShare(made.manifest, 0).blobs()))
-    dealt = one_line(DataError, feed.prepare, spark.sparkContext, plan, "test")
-    assert own == dealt == f"{options.data}, column 'a': its lengths differ (1 and 2): pad or cut them to one length"
+    line = "column 'a': its lengths differ (1 and 2): pad or cut them to one length, as --pad a=LENGTH does"
+    assert own == f"{options.data}, {line}"
+    for length in (1, 3):
+        padding = {"features": ["a"], "label": "id", "pad": [f"a={length}"], "workers": 2}
+        own, dealt = stored(spark, tmp_path / f"{length}", spec(data=options.data, **padding))
+        assert_equal(own, dealt)
 
 
 def test_where_of_tfrecord_goes_through_spark(spark, folder):
