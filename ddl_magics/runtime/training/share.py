@@ -238,6 +238,16 @@ def slice_rows(tensor: Any, low: Any, high: Any) -> Any:
 
 
 def _never_empty(tensor: Any, rows: Tensor) -> Any:
+    if isinstance(tensor, tf.RaggedTensor) and tensor.ragged_rank == 1:
+        missing = tf.cast(tf.equal(rows, 0), tf.int32)
+        blank = tf.zeros(tf.concat([[missing], tf.shape(tensor.values)[1:]], 0), tensor.dtype)
+        lengths = tf.concat([tensor.row_lengths(), tf.ones([missing], tensor.row_splits.dtype)], 0)
+        return tf.RaggedTensor.from_row_lengths(tf.concat([tensor.values, blank], 0), lengths, validate=False)
+    if isinstance(tensor, tf.SparseTensor):
+        size = tf.concat([tf.maximum(tensor.dense_shape[:1], 1), tensor.dense_shape[1:]], 0)
+        filled = tf.SparseTensor(tensor.indices, tensor.values, size)
+        filled.set_shape(tensor.shape)
+        return filled
     if not isinstance(tensor, tf.Tensor):
         return tensor
     blank = tf.zeros(tf.concat([[1], tf.shape(tensor)[1:]], 0), tensor.dtype)

@@ -141,6 +141,23 @@ def test_an_empty_batch_becomes_one_row_of_zeros():
     assert empty.batch.numpy().tolist() == [[0.0, 0.0, 0.0]]
 
 
+def test_an_empty_batch_of_ragged_or_sparse_rows_becomes_one_row():
+    ragged = tf.data.Dataset.from_tensors(tf.ragged.constant([[1], [2, 3]]))
+    sparse = tf.data.Dataset.from_tensors(tf.sparse.from_dense([[1.0, 0.0], [0.0, 2.0]]))
+    sliced = [
+        each.map(lambda batch: share.slice_rows(batch, 0, tf.random.uniform([], 0, 1, tf.int64)))
+        for each in (ragged, sparse)
+    ]
+    full = [next(iter(share.uncut(each))).batch for each in (ragged, sparse)]
+    assert (full[0].to_list(), tf.sparse.to_dense(full[1]).numpy().tolist()) == (
+        [[1], [2, 3]],
+        [[1.0, 0.0], [0.0, 2.0]],
+    )
+    empty = [next(iter(share.uncut(each))) for each in sliced]
+    assert [int(part.rows) for part in empty] == [0, 0]
+    assert (empty[0].batch.to_list(), tf.sparse.to_dense(empty[1].batch).numpy().tolist()) == ([[0]], [[0.0, 0.0]])
+
+
 def test_batches_are_dealt_in_turn():
     labels = [
         [part.batch[1].numpy().tolist() for part in share.shard(dataset(20, 4), rank, 2)] for rank in range(2)
