@@ -101,7 +101,7 @@ def write(trained: Trained, folder: Path, format: str, example: Example | None =
     else:
         model = trained.load()
         example = example_for(model, trained.inputs) if example is None else example
-        signature = signature_of(model, example)
+        signature = signature_of(model, example, trained.inputs)
         description |= {"signature": asdict(signature), "example": example}
         with _explained(format):
             if format == "mlflow":

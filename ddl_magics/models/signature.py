@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Union
 
 import numpy as np
@@ -33,8 +33,10 @@ class Signature:
     outputs: tuple[Tensor, ...]
 
 
-def signature_of(model: Any, example: Example) -> Signature:
+def signature_of(model: Any, example: Example, inputs: Mapping[str, Any] | None = None) -> Signature:
     """What the model takes and gives, found by a call with the example, which also builds the model.
+
+    inputs: how columns become inputs: where --pad has made a length, the model takes no other.
 
     Raises:
         CannotExport: the model cannot be called with the example.
@@ -47,7 +49,9 @@ def signature_of(model: Any, example: Example) -> Signature:
     if isinstance(outputs, list | tuple):
         names = list(getattr(model, "output_names", None) or map(str, range(len(outputs))))
         outputs, symbolic = (values and dict(zip(names, values, strict=False)) for values in (outputs, symbolic))
-    return Signature(_tensors(example, _own_inputs(model)), _tensors(outputs, symbolic))
+    tensors = _tensors(example, _own_inputs(model))
+    tensors = tuple(replace(tensor, shape=_sizes(tensor.name, tensor.shape, inputs)) for tensor in tensors)
+    return Signature(tensors, _tensors(outputs, symbolic))
 
 
 def input_specs(model: Any, example: Example) -> list[Any] | None:
@@ -89,6 +93,17 @@ def _tensors(values: Any, symbolic: Any) -> tuple[Tensor, ...]:
     return tuple(Tensor(name, _dtype(array), tuple(shapes[name])) for name, array in arrays.items())
 
 
+def _sizes(name: str, shape: Sequence[int | None], inputs: Mapping[str, Any] | None) -> tuple[int | None, ...]:
+    """Of a row of a model's input: the length of --pad where the model leaves its own open."""
+    if inputs is None or not shape or shape[-1] is not None:
+        return tuple(shape)
+    features = inputs["features"]
+    indices = {"": features} if isinstance(features, int) else features
+    index = next(iter(indices.values())) if len(indices) == 1 else indices.get(name)
+    column = {} if index is None else inputs["columns"][inputs["tensors"][index][0]]
+    return (*shape[:-1], column.get("pad"))
+
+
 def _dtype(array: np.ndarray[Any, Any]) -> str:
     return "object" if array.dtype.kind in "OSU" else array.dtype.name
 
@@ -96,7 +111,7 @@ def _dtype(array: np.ndarray[Any, Any]) -> str:
 def example_for(model: Any, inputs: Mapping[str, Any] | None) -> Example:
     """One row of zeros, or of empty text, as the model takes it.
 
-    inputs: how columns become inputs, for a model that does not know its inputs itself.
+    inputs: how columns become inputs, for a model that does not know its inputs itself, or leaves a length open.
 
     Raises:
         CannotExport: neither is known.
@@ -104,9 +119,9 @@ def example_for(model: Any, inputs: Mapping[str, Any] | None) -> Example:
     inputs_of_model = _own_inputs(model)
     if inputs_of_model is not None:
         return (
-            {name: _zeros_like(tensor) for name, tensor in inputs_of_model.items()}
+            {name: _zeros_like(name, tensor, inputs) for name, tensor in inputs_of_model.items()}
             if isinstance(inputs_of_model, dict)
-            else _zeros_like(inputs_of_model)
+            else _zeros_like("", inputs_of_model, inputs)
         )
     if inputs is None or inputs["shapes"] is None:
         raise CannotExport(f"it is not known what the model takes: give {_LIKE}")
@@ -120,8 +135,8 @@ def example_for(model: Any, inputs: Mapping[str, Any] | None) -> Example:
     return arrays[features] if isinstance(features, int) else {name: arrays[i] for name, i in features.items()}
 
 
-def _zeros_like(tensor: Any) -> np.ndarray[Any, Any]:
-    return _zeros([size or 1 for size in tensor.shape[1:]], tensor.dtype)
+def _zeros_like(name: str, tensor: Any, inputs: Mapping[str, Any] | None) -> np.ndarray[Any, Any]:
+    return _zeros([size or 1 for size in _sizes(name, tensor.shape[1:], inputs)], tensor.dtype)
 
 
 def _zeros(shape: Any, dtype: str) -> np.ndarray[Any, Any]:

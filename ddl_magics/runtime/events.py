@@ -74,7 +74,11 @@ _INPUTS: Schema = {
             },
         },
         "tensors": {"type": "array", "items": _COUNTS, "description": "of each, the indices of its columns"},
-        "uses": {"type": "array", "items": _TEXT, "description": "of each, a dtype, string, or floatx for Keras'"},
+        "uses": {
+            "type": "array",
+            "items": _TEXT,
+            "description": "of each, a dtype, string, or floatx for Keras'; ragged before that of a ragged tensor",
+        },
         "shapes": {"type": "array", "items": _COUNTS, "description": "of a row of each"},
         "features": {
             "type": ["integer", "object"],

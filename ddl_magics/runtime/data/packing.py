@@ -413,12 +413,19 @@ def report_of(arrays: Arrays, columns: Sequence[Column], tensors: Sequence[Seque
             for array, indices in zip(arrays, tensors)
         ],
         "dtypes": dtypes,
-        "text_bytes": [int(text_lengths(array).sum()) if array.dtype == object else 0 for array in arrays],
+        "text_bytes": [text_bytes(array, columns[indices[0]]) for array, indices in zip(arrays, tensors)],
         "nan": nan,
         "inf": inf,
         "rounded": rounded,
         "too_large": too_large,
     }
+
+
+def text_bytes(array: np.ndarray, column: Column) -> int:
+    """The bytes of a tensor's texts, and of its numbers where they may become rows of a ragged tensor."""
+    if array.dtype == object:
+        return int(text_lengths(array).sum())
+    return array.nbytes if "ragged" in column else 0
 
 
 def rounding_floats(array: np.ndarray, columns: Sequence[Column]) -> Iterator[tuple[str, str]]:

@@ -89,9 +89,11 @@ def index(
                 groups.append(rows)
             if shapes is None and any(groups):
                 first_batch = next(batches(file, next(g for g, rows in enumerate(groups) if rows), columns, conditions))
-                shapes = number, [shape(batch_column(first_batch, column["name"])[:1], column) for column in columns]
                 ragged = ragged_column(first_batch, columns)
-            if shapes is not None and ragged is None:
+                if ragged is None:
+                    first_values = [batch_column(first_batch, column["name"])[:1] for column in columns]
+                    shapes = number, [shape(value, column) for value, column in zip(first_values, columns)]
+            if shapes is not None:
                 ragged = ragged_in_metadata(file.metadata, columns, shapes[1])
             if ragged:
                 return {"problem": "column %r has lists of several lengths" % ragged}

@@ -113,9 +113,9 @@ class SeriesColumns(TypedDict):
 class PackReport(TypedDict):
     """What the driver must know of a blob. error: one line, and the other fields are empty then. checksum: CRC-32.
 
-    shapes, dtypes, text_bytes: of each tensor, the shape without the rows, and the bytes of all its texts. nan, inf:
-    names of the columns that hold such values. rounded, too_large: as `FloatLosses`. series: of rows that are sorted,
-    for --sequence-length.
+    shapes, dtypes, text_bytes: of each tensor, the shape without the rows, and the bytes of all its texts or ragged
+    rows. nan, inf: names of the columns that hold such values. rounded, too_large: as `FloatLosses`. series: of rows
+    that are sorted, for --sequence-length.
     """
 
     error: str | None

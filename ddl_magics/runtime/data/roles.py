@@ -155,9 +155,13 @@ def mark_lists(columns: Sequence[Column], features: int, padding: Mapping[str, i
 
 
 def padding_of(texts: Sequence[str]) -> dict[str, int]:
-    """Of each column of --pad, the length."""
-    pairs = [text.rpartition("=") for text in texts]
-    return {name: int(length) for name, _, length in pairs}
+    """Of each column of --pad, the length. `DataError` for one with two."""
+    padding: dict[str, int] = {}
+    for text in texts:
+        name, _, length = text.rpartition("=")
+        if padding.setdefault(name, int(length)) != int(length):
+            raise DataError("--pad gives column %s two lengths: leave one of them out" % name)
+    return padding
 
 
 def is_ragged(use: str) -> bool:

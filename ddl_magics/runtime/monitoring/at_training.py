@@ -40,7 +40,7 @@ def _sketches(rank: Rank, manifest: Any) -> Mapping[str, Any]:
     size = max(1, rank_data.row_bytes(manifest) * (1 if sequences is None else sequences["length"]))
     rows = _sample(rank, manifest, "train", min(SAMPLE_ROWS // rank.config.workers + 1, SAMPLE_BYTES // size))
     points = reference.points_for(sum(len(tensor["named"]) for tensor in inputs))
-    tensors = _by_name(rows)
+    tensors = rows if isinstance(rows, dict) else {"": rows}
     sketches = [
         reference.sketch(values, points)
         for tensor in inputs
@@ -56,7 +56,7 @@ def _sketches(rank: Rank, manifest: Any) -> Mapping[str, Any]:
             tensor = watched.of_output(name, values.shape[1:])
             outputs.append(tensor)
             predicted += [reference.sketch(series, reference.MAX_POINTS) for series in watched.values(tensor, values)]
-    count = len(next(iter(tensors.values())))
+    count = int(next(iter(tensors.values())).shape[0])
     return {"rows": count, "inputs": inputs, "outputs": outputs, "sketches": sketches, "output_sketches": predicted}
 
 
@@ -102,7 +102,7 @@ def _outputs(model: Any, features: Any) -> Any:
     """What the model makes of rows. Called without compiling it: that takes longer than so few rows."""
     import tensorflow as tf
 
-    count = len(tf.nest.flatten(features)[0])
+    count = int(tf.nest.flatten(features)[0].shape[0])
     batches: List[Any] = []
     begun = time.monotonic()
     for start in range(0, count, BATCH_ROWS):

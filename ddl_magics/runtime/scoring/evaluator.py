@@ -9,6 +9,7 @@ Travels to executors by value (`by_value.py`), and needs numpy, TensorFlow and K
 from __future__ import annotations
 
 import itertools
+import pickle
 import traceback
 import types
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Tuple
@@ -52,7 +53,8 @@ def partial(
         totals["nan"] = sorted({*totals["nan"], *holding_nan(y, label)})
         try:
             if not totals["rows"]:
-                totals["sample"] = sample = first_rows((x, y, weight), 1)
+                sample = first_rows((x, y, weight), 1)
+                totals["sample"] = pickle.dumps(sample)  # the driver may have no TensorFlow
                 initial = begin(model, sample)
                 totals["gathered"] = to_gather(model)
             outputs = step(model, x, y, weight, batch_rows)
@@ -90,11 +92,11 @@ def or_problem(results: Iterator[Any]) -> Iterator[Any]:
         yield "".join(traceback.format_exception_only(type(error), error))
 
 
-def result(payloads: Iterable[Tuple[List[np.ndarray], Any]], get: Callable[[], Model]) -> Iterator[Dict[str, Any]]:
+def result(payloads: Iterable[Tuple[List[np.ndarray], bytes]], get: Callable[[], Model]) -> Iterator[Dict[str, Any]]:
     """{name: value} of the model's metrics with these states. A payload: (states, sample) as in `records.Partial`."""
     for added_states, sample in payloads:
         model = get()
-        initial = begin(model, sample)
+        initial = begin(model, pickle.loads(sample))
         for variable, start, added_state in zip(variables(model), initial, added_states):
             variable.assign((start + added_state).astype(np.asarray(variable).dtype))
         yield values_of(model.get_metrics_result() if is_compiled(model) else {})
@@ -179,7 +181,7 @@ def test_step(model: Model, x: Any, y: Any, weight: Any) -> Any:
     import tensorflow as tf
 
     x, y, weight = tf.nest.map_structure(
-        lambda value: None if value is None else tf.convert_to_tensor(value), (x, y, weight)
+        lambda value: value if value is None or tf.is_tensor(value) else tf.convert_to_tensor(value), (x, y, weight)
     )
     if not is_compiled(model):
         return model(x, training=False)
@@ -275,12 +277,12 @@ def first_array(value: Any) -> Any:
 
 
 def first_rows(value: Any, rows: int) -> Any:
-    """The first rows of arrays in tuples and dicts."""
+    """The first rows of arrays and ragged tensors in tuples and dicts."""
     if isinstance(value, dict):
         return {name: first_rows(array, rows) for name, array in value.items()}
     if isinstance(value, (tuple, list)):
         return type(value)(first_rows(array, rows) for array in value)
-    return None if value is None else np.asarray(value)[:rows]
+    return value if value is None else (value if hasattr(value, "row_lengths") else np.asarray(value))[:rows]
 
 
 def joined(structures: List[Any]) -> Any:

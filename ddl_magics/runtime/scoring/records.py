@@ -56,7 +56,7 @@ class Partial(TypedDict):
     rows: int
     states: "List[np.ndarray[Any, Any]]"
     gathered: List[str]
-    sample: Any
+    sample: Optional[bytes]
     outputs: Dict[str, OutputCounts]
     nan: List[str]
 

@@ -148,14 +148,21 @@ def describe_zeros(
     try:
         shapes = inputs["shapes"] or shapes_of_inputs(model(), inputs)
         if all(shape is not None for shape in shapes):
-            arrays = [
-                np.full((1, *shape), b"", object) if use == "string" else np.zeros((1, *shape))
-                for shape, use in zip(shapes, inputs["uses"])
-            ]
+            arrays = [row_of_zeros(shape, use) for shape, use in zip(shapes, inputs["uses"])]
             outputs = call(model(), arrays, inputs)
             yield shapes, [(name, array.dtype.name, dimensions(array)) for name, array in outputs]
     except Exception as error:
         yield "".join(traceback.format_exception_only(type(error), error))
+
+
+def row_of_zeros(shape: Sequence[int], use: str) -> np.ndarray:
+    """One row of zeros or empty texts, as `MakeArrays` makes it: of a ragged tensor, of one value."""
+    values = np.full((1, *shape), b"", object) if use.endswith("string") else np.zeros((1, *shape))
+    if not use.startswith("ragged "):
+        return values
+    array = np.empty(1, object)
+    array[0] = values
+    return array
 
 
 def shapes_of_inputs(model: Model, inputs: Inputs) -> List[Any]:

@@ -9,8 +9,10 @@ import numpy as np
 from ..data.columns import SQL_TYPES, DataError, check_column, quoted
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SqlColumn
     from pyspark.sql import WindowSpec
 
+    from ..data.arrow import DataType
     from ..data.records import Column, DataFrame, Inputs, Windows
 
 
@@ -44,6 +46,14 @@ def _series(window: Windows) -> WindowSpec:
     from pyspark.sql import Window
 
     return Window.partitionBy(*map(quoted, window["group_by"])).orderBy(quoted(window["order_by"]))
+
+
+def _padded(lists: SqlColumn, kind: DataType, column: Column) -> SqlColumn:
+    """Lists as `packing.of_lists` pads and cuts them. kind: theirs."""
+    from pyspark.sql import functions as F
+
+    blank = F.lit("" if column["dtype"] == "S" else 0).cast(kind.elementType)
+    return F.slice(F.concat(lists, F.array_repeat(blank, column["pad"])), 1, column["pad"])
 
 
 def _check(name: str, inputs: Inputs, frame: DataFrame) -> None:
@@ -92,6 +102,8 @@ def with_windows(
             value = F.array(*(column.cast(SQL_TYPES[dtype.name]) for column in values))
         else:
             value = vector_to_array(values[0]) if columns_of[0]["vector"] else values[0]
+            if "pad" in columns_of[0]:
+                value = _padded(value, frame.schema[columns_of[0]["name"]].dataType, columns_of[0])
         added.append("__window_%d" % index)
         sequence = F.when(F.count(value).over(rows) == length, F.collect_list(value).over(rows))
         frame = frame.withColumn(added[-1], F.when(F.max("__unordered").over(ordered), otherwise).otherwise(sequence))

@@ -97,7 +97,7 @@ def _keras(file: Path, description: dict[str, Any]) -> tuple[Callable[[Any], Any
         remedy = "if it has a class or Lambda layer of the notebook's, serve run.export(path, 'saved_model')"
         raise ValueError(f"Keras {keras.__version__} cannot load the model ({reason}): {remedy}") from None
     example = _stored_example(description) if "example" in description else example_for(model, description["inputs"])
-    signature = signature_of(model, example)
+    signature = signature_of(model, example, description["inputs"])
     function = tf.function(lambda inputs: model(inputs, training=False), input_signature=[_specs(signature)])
     return function, signature, example
 
