@@ -77,7 +77,7 @@ def _arrangement(spec: RunSpec, namespace: Mapping[str, Any]) -> tuple[list[Colu
     try:
         frame = columns.frame_named("--data", spec.data, namespace)
         choice = choose(spec.data, frame, Roles.from_spec(spec))
-        frame_columns = [columns.describe(spec.data, frame, name) for name in choice.names()]
+        frame_columns = columns.describe_columns(spec.data, frame, choice.names())
         return frame_columns, choice.arrange(frame_columns)
     except columns.DataError:  # the launch says so
         return None

@@ -17,7 +17,7 @@ import numpy as np
 from ..spark import jvm_gateway, located, slots, spark_error
 from ..wording import in_bytes
 from . import arrow, by_value, cache_lookup, packing, roles, sequences, sorting
-from .columns import DataError, is_spark, pandas_values
+from .columns import DataError, is_spark, pandas_columns, pandas_values
 from .sequences import Layout
 
 if TYPE_CHECKING:
@@ -240,17 +240,18 @@ def _reports(name: str, rdd: Rdd, group: str) -> list[tuple[int, int, PackReport
 
 def _pack_pandas(frame: DataFrame, plan: DataPlan) -> Iterator[Record]:
     """As `packing.pack`, for a pandas DataFrame, which counts as one partition."""
+    columns = list(pandas_columns(frame, [column["name"] for column in plan.columns]))
 
-    def pack(rows: DataFrame) -> tuple[PackReport, bytes]:
-        values = [pandas_values(rows, column["name"]) for column in plan.columns]
+    def pack(rows: slice) -> tuple[PackReport, bytes]:
+        values = [pandas_values(column.iloc[rows]) for column in columns]
         report, blob = packing.packed(packing.column_arrays, values, plan.columns, plan.arrangement["tensors"])
         if plan.sequences is not None and not report["error"]:
-            packing.add_series(report, sorting.pandas_keys(rows, plan.sequences), plan.sequences.order_by)
+            packing.add_series(report, sorting.pandas_keys(frame.iloc[rows], plan.sequences), plan.sequences.order_by)
         return report, blob
 
-    block_rows = packing.rows_per_blob(pack(frame.iloc[:1])[1]) if len(frame) else 1
+    block_rows = packing.rows_per_blob(pack(slice(1))[1]) if len(frame) else 1
     for chunk, start in enumerate(range(0, len(frame), block_rows)):
-        report, blob = pack(frame.iloc[start : start + block_rows])
+        report, blob = pack(slice(start, start + block_rows))
         yield 0, chunk, report, blob
 
 

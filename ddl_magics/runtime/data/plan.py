@@ -9,7 +9,7 @@ import numpy as np
 from ..run_spec import RunSpec
 from . import roles, sorting, sources
 from .cache_option import CacheOption
-from .columns import DataError, check_frame, describe, frame_named, is_spark, quoted
+from .columns import DataError, check_frame, describe_columns, frame_named, is_spark, quoted
 from .roles import Roles, choose
 from .sequences import SequencePlan
 
@@ -37,7 +37,7 @@ class DataPlan:
         choice = choose(self.name, value, Roles.from_spec(spec))
         self._names = choice.names()
         code = sources.reader_code(spec.data) if spec.data and sources.is_files(spec.data) else ""
-        self.columns = [describe(self.name, value, name, code) for name in self._names]
+        self.columns = describe_columns(self.name, value, self._names, code)
         roles.mark_sparse(self.columns, spec.sparse or ())
         feature_columns = sum(len(tensor.columns) for tensor in choice.features)
         windows = spec.sequence_length is not None
@@ -87,14 +87,14 @@ class DataPlan:
     def _take_validation(self, name: str, namespace: Mapping[str, Any]) -> None:
         frame, self.validation_name = frame_named("--validation", name, namespace), name
         keys = [self.sequences.order_by, *self.sequences.group_by] if self.sequences else []
-        missing = [column for column in self._names + keys if column not in map(str, frame.columns)]
+        frame_columns = set(map(str, frame.columns))
+        missing = [column for column in self._names + keys if column not in frame_columns]
         if missing:
             raise DataError(
                 "--validation %s: it has no column %r, which %s has and the training uses"
                 % (name, missing[0], self.name)
             )
-        for column in self.columns:
-            described = describe(name, frame, column["name"])
+        for column, described in zip(self.columns, describe_columns(name, frame, self._names)):
             if (described["depth"], described["dtype"] == "S") != (column["depth"], column["dtype"] == "S"):
                 raise DataError(
                     "--validation %s: column %r is of another kind than in %s" % (name, column["name"], self.name)

@@ -7,13 +7,14 @@ matrix of a, b and c as `meta`.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Mapping, Sequence
 
 import numpy as np
 
 from ..run_spec import RunSpec
-from .columns import DataError, check_case, check_column, check_weight
+from .columns import DataError, check_case, check_column, check_columns, check_weight
 
 if TYPE_CHECKING:
     from .records import Arrangement, Column, DataFrame, Features, Inputs, TensorLayout
@@ -306,12 +307,11 @@ def _all_others(
 
 def _check_features(frame_name: str, column_names: Sequence[str], features: Sequence[TensorColumns]) -> None:
     plain = [tensor.columns[0] for tensor in features if tensor.name is None]
-    for tensor in features:
-        for column in tensor.columns:
-            check_column("--features", column, frame_name, column_names)
-    twice = [column for column in plain if plain.count(column) > 1]
-    if twice:
-        raise DataError("--features names %s twice" % twice[0])
+    feature_columns = [column for tensor in features for column in tensor.columns]
+    check_columns("--features", feature_columns, frame_name, column_names)
+    column, count = Counter(plain).most_common(1)[0] if plain else ("", 0)
+    if count > 1:
+        raise DataError("--features names %s twice" % column)
 
 
 def _check_names(option: str, named_tensors: Sequence[TensorColumns]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Iterable, Mapping, Sequence
 
 from ..data import by_value
-from ..data.columns import DataError, check_column, describe, quoted, session_of
+from ..data.columns import DataError, check_column, describe_columns, quoted, session_of
 from ..data.roles import Choice, TensorColumns, indices, label_texts, uses_of
 from ..spark import jvm_gateway, spark_error
 from . import evaluator
@@ -109,7 +109,7 @@ def _choice(frame: DataFrame, label: str, weight: str | None) -> Choice:
 def _with_labels(frame: DataFrame, inputs: Inputs, label: str, weight: str | None) -> tuple[Inputs, Labels]:
     """`inputs` with the columns and the tensors of label and weight behind those of the features."""
     choice = _choice(frame, label, weight)
-    described = [describe(FRAME, frame, name) for name in choice.names()]
+    described = describe_columns(FRAME, frame, choice.names())
     for column in described:
         if column["name"] in inputs.get("padding", {}) and column["depth"] == 1:
             column["pad"] = inputs["padding"][column["name"]]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..data import arrow, by_value
 from ..data import transform as transforms
-from ..data.columns import SQL_TYPES, DataError, check_column, describe, is_spark, session_of
+from ..data.columns import SQL_TYPES, DataError, check_columns, describe_columns, is_spark, session_of
 from ..data.roles import Roles, choose, inputs
 from ..spark import jvm_gateway, spark_error
 from . import scorer
@@ -163,19 +163,24 @@ def prepared(function: Transform, by_batch: bool) -> Transform:
 def inputs_of(frame: DataFrame, features: Sequence[str] | Inputs, transform: Transform | None = None) -> Inputs:
     """How the columns of `frame` become a model's inputs. transform: of `prepared`. Raises `DataError`, one line."""
     if isinstance(features, dict):
-        columns = [_column_in_frame(column, frame) for column in features["columns"]]
+        columns = _columns_in_frame(features["columns"], frame)
         model_inputs: Inputs = {**features, "columns": columns}
     else:
         choice = choose(FRAME, frame, Roles(features=list(features)))
-        columns = [describe(FRAME, frame, name) for name in choice.names()]
+        columns = describe_columns(FRAME, frame, choice.names())
         model_inputs = inputs(columns, choice.arrange(columns))
     return model_inputs if transform is None else {**model_inputs, "transform": transform}
 
 
-def _column_in_frame(column: Column, frame: DataFrame) -> Column:
-    """The column of training in `frame`, where it may be a vector instead of an array."""
-    check_column(_FEATURES, column["name"], FRAME, list(map(str, frame.columns)))
-    frame_column = describe(FRAME, frame, column["name"])
+def _columns_in_frame(columns: Sequence[Column], frame: DataFrame) -> list[Column]:
+    """The columns of training in `frame`."""
+    names = [column["name"] for column in columns]
+    check_columns(_FEATURES, names, FRAME, list(map(str, frame.columns)))
+    return [_as_in_frame(*pair) for pair in zip(columns, describe_columns(FRAME, frame, names))]
+
+
+def _as_in_frame(column: Column, frame_column: Column) -> Column:
+    """A column of training, which may be a vector instead of an array in a frame."""
     if frame_column["depth"] != column["depth"] or not _casts(frame_column["dtype"], column["dtype"]):
         raise DataError("column %r of %s is of another kind than in training" % (column["name"], FRAME))
     return {**column, "vector": frame_column["vector"]}
