@@ -45,6 +45,24 @@ def numbers(spark, rows):
 # Shares
 
 
+def test_a_column_is_not_looked_for_among_all_others(local):
+    """A table of pandas with n columns takes a time that grows with n, and not with its square."""
+    looks = []
+
+    class Name:
+        def __init__(self, number):
+            self.number = number
+
+        def __str__(self):
+            looks.append(self.number)
+            return f"c{self.number}"
+
+    columns = 300
+    frame = pd.DataFrame(np.zeros((9, columns)), columns=list(map(Name, range(columns))))
+    made = prepare(local, frame, spec(label="c0"), {})
+    assert made.manifest["tensors"][0]["shape"] == [columns - 1] and len(looks) < 20 * columns
+
+
 @pytest.mark.parametrize(("rows", "workers"), [(9001, 2), (10, 3)])
 def test_every_row_is_in_exactly_one_share(spark, tmp_path, rows, workers):
     manifest, folders, _ = shares(spark, numbers(spark, rows), tmp_path, features=["id", "x"], workers=workers)
