@@ -146,8 +146,8 @@ def describe(frame_name: str, frame: DataFrame, name: str, reader_code: str = ""
 def describe_columns(frame_name: str, frame: DataFrame, names: Sequence[str], reader_code: str = "") -> list[Column]:
     """`describe` of each."""
     if is_spark(frame):
-        kinds = {field.name: field.dataType for field in frame.schema.fields}
-        return [_describe_spark(frame_name, kinds[name], name, reader_code) for name in names]
+        fields = {field.name: field for field in frame.schema.fields}
+        return [_describe_spark(frame_name, fields[name], reader_code) for name in names]
     return [_describe_pandas(frame_name, series, name) for name, series in zip(names, pandas_columns(frame, names))]
 
 
@@ -162,8 +162,9 @@ def _unsupported(frame_name: str, name: str, kind: object, example: str = "") ->
     )
 
 
-def _describe_spark(frame_name: str, kind: Any, name: str, reader_code: str) -> Column:
-    depth = 0
+def _describe_spark(frame_name: str, field: Any, reader_code: str) -> Column:
+    """field: of Spark's schema."""
+    name, kind, depth = field.name, field.dataType, 0
     if type(kind).__name__ == "VectorUDT":
         return {"name": name, "dtype": "f8", "depth": 1, "vector": True}
     while kind.typeName() == "array":
@@ -177,7 +178,7 @@ def _describe_spark(frame_name: str, kind: Any, name: str, reader_code: str) -> 
             if reader_code:
                 seconds = "df = %s; %s, and --data df" % (reader_code, seconds)
         raise _unsupported(frame_name, name, kind.simpleString(), seconds)
-    separated = frame.schema[name].metadata.get(SEPARATED)
+    separated = field.metadata.get(SEPARATED)
     if separated:
         raise DataError("column %r of %s %s" % (name, frame_name, separated))
     column: Column = {"name": name, "dtype": _SPARK_TYPES[kind.typeName()], "depth": depth, "vector": False}

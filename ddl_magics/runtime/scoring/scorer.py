@@ -207,8 +207,9 @@ def tensors(batch: Sequence[Row], plan: Plan, make_arrays: MakeArrays, floatx: s
 def checked(arrays: Arrays, inputs: Inputs, floatx: str) -> Arrays:
     """`arrays`, if they have the shapes of the rows before and floatx holds their numbers; else ValueError."""
     for array, use, indices in zip(arrays, inputs["uses"], inputs["tensors"]):
-        if (use, floatx) == ("floatx", "float32") and array.dtype == np.float64:
-            check_range(array, [inputs["columns"][index]["name"] for index in indices])
+        values = np.concatenate(list(array)) if use.startswith("ragged ") else array
+        if use.endswith("floatx") and floatx == "float32" and values.dtype == np.float64:
+            check_range(values, [inputs["columns"][index]["name"] for index in indices])
     for array, shape, columns in zip(arrays, inputs["shapes"] or [], inputs["tensors"]):
         if list(array.shape[1:]) != shape:
             name = inputs["columns"][columns[0]]["name"]

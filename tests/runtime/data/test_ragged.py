@@ -127,7 +127,7 @@ def test_rows_are_scored_as_they_were_in_training(tmp_path, padding):
     plan = {"inputs": made.inputs, "indices": [0, 1, 2], "lenient": False}
     for picked in (range(8), [3, 7]):
         batch = [(NUMBERS[row], TEXTS[row], row) for row in picked]
-        _, arrays = scorer.tensors(batch, plan, make_arrays)
+        _, arrays = scorer.tensors(batch, plan, make_arrays, "float32")
         numbers, texts, _ = scorer.as_inputs(arrays, made.inputs, "float32")
         if padding:
             assert numbers.tolist() == padded([row[0] for row in batch], 3, 0)
