@@ -360,7 +360,7 @@ def test_floats_have_keras_floatx(local, tmp_path, monkeypatch):
     manifest, folders, _ = shares(local, numbers(local, 20), tmp_path, features=["id", "y"], label="x")
     tf.keras.backend.set_floatx("float64")
     try:
-        with pytest.raises(ValueError, match=r"features is stored as float32: call keras.config.set_floatx"):
+        with pytest.raises(ValueError, match=r"features is stored as float32: call keras.backend.set_floatx"):
             open_rank(plain, plain_folders, 0, 40)
         features, labels = batches(open_rank(manifest, folders, 0, 40)[0])[0]
     finally:
