@@ -698,7 +698,7 @@ def test_a_label_that_int64_does_not_hold_is_refused(local, tmp_path):
         ),
         (
             "if(id < 50, array(array(1)), array(array(1, 2)))",
-            "df, column 'x': its lengths differ (1 and 2): pad or cut",
+            "df, column 'x': its lengths differ (1x1 and 1x2): pad or cut",
         ),
         (
             "current_date()",
