@@ -19,7 +19,16 @@ from typing import Any, Collection, Dict, Mapping, NamedTuple
 
 from .. import random_streams
 from ..data.transform import read as read_transform
-from . import frameworks, function_sources, keras_objects, notebook_only, pipelines, process_settings, read_first
+from . import (
+    frameworks,
+    function_sources,
+    keras2_models,
+    keras_objects,
+    notebook_only,
+    pipelines,
+    process_settings,
+    read_first,
+)
 
 #: Names that a rank defines before the cell runs, with what gives them.
 PREDEFINED = {
@@ -34,6 +43,10 @@ USUAL_MODULES = {"keras": "keras", "tf": "tensorflow", "np": "numpy"}
 #: Modules of the standard library whose objects belong to a process. To ask one whether it can be pickled costs
 #: nothing; to ask a model or an array would copy it.
 _SYSTEM = frozenset(("_thread", "_queue", "multiprocessing", "select", "socket", "sqlite3", "ssl", "subprocess"))
+
+
+#: Characters of an error that is quoted.
+_MAX_REASON = 300
 
 
 class NameProblem(Exception):
@@ -186,6 +199,7 @@ def _pickler(buffer: io.BytesIO, namespace: Mapping[str, Any]) -> Any:
         def __init__(self, buffer: io.BytesIO, namespace: Mapping[str, Any]) -> None:
             super().__init__(buffer, protocol=4)  # not 5, in which NumPy 2 writes arrays that NumPy 1 cannot read
             self.files: set[str] = set()
+            self.keras2_owners = keras2_models.Owners()
             self.with_keras = False  # an object of Keras is in the pickle
             self.incomplete: list[Any] = []  # objects of Keras, in the pickle, that `keras_objects.complete` completes
             shared = _CellGlobals(__name__="__main__")
@@ -194,6 +208,7 @@ def _pickler(buffer: io.BytesIO, namespace: Mapping[str, Any]) -> Any:
         def reducer_override(self, value: Any) -> Any:
             if isinstance(value, types.CodeType):
                 self.files.add(value.co_filename)
+            self.keras2_owners.note(value)
             pipeline = pipelines.reduction(value)
             if pipeline is not None:
                 return pipeline
@@ -332,6 +347,13 @@ class Unpacked(NamedTuple):
     streams: random_streams.Streams | None
 
 
+def _in_one_line(error: Exception) -> str:
+    """The words of an error, without the configurations of objects that Keras adds."""
+    words = " ".join(str(error).split()) or type(error).__name__
+    words = words.partition(" Full object config:")[0].partition(" Call arguments received")[0]
+    return words[:_MAX_REASON]
+
+
 def unpack(blob: bytes, streams: bool = False) -> Unpacked:
     """On a rank: add what `pack` made to the globals of `__main__`, and the other globals of functions among it.
 
@@ -363,7 +385,7 @@ def unpack(blob: bytes, streams: bool = False) -> Unpacked:
             raise NameProblem(text % (name, error)) from None
         except Exception as error:
             text = "%r cannot be restored on the worker (%s): make it in the cell, or install the same packages there"
-            raise NameProblem(text % (name, error)) from None
+            raise NameProblem(text % (name, _in_one_line(error))) from None
     if packed["name_counts"] is not None:
         keras_objects.set_name_counts(packed["name_counts"])
     continued = settings.streams if streams else None
