@@ -57,7 +57,7 @@ class CellVariables:
         """The file, or None where there is nothing to tell.
 
         namespace: after the cell. models: that it has trained, in the order of their artifacts. finished: otherwise
-        the cell was stopped, and only models come back.
+        the cell was stopped, and a name without a value may be one that it has not come to.
         """
         names = {id(value): name for name, value in reversed(list(self._notebooks.items()))}
         encoder = Encoder(names, {id(model): number for number, model in enumerate(models)})
@@ -71,7 +71,7 @@ class CellVariables:
         absent: dict[str, str] = {}
         of_keras: dict[str, str] = {}  # callbacks, optimizers: missed where the notebook has another of the name
         budget = _Budget(encoder)
-        for name, value in self._by_size(namespace, models, finished):
+        for name, value in self._by_size(namespace, models):
             try:
                 if self._notebooks.get(name) is not value:
                     values[name] = budget.fitting(value, encoder.encode)
@@ -99,22 +99,19 @@ class CellVariables:
         index.update(of_keras=of_keras, objects=encoder.objects, streams=self._ends)
         return _zipped(index, encoder.arrays)
 
-    def _by_size(self, namespace: Mapping[str, Any], models: Sequence[Model], finished: bool) -> list[tuple[str, Any]]:
+    def _by_size(self, namespace: Mapping[str, Any], models: Sequence[Model]) -> list[tuple[str, Any]]:
         """The names whose values are new or have changed, the smallest first."""
         assigned = {name: namespace[name] for name in self._assigned if name in namespace}
         assigned = {name: value for name, value in assigned.items() if not isinstance(value, _CODE)}
-        if not finished:
-            assigned = {name: value for name, value in assigned.items() if any(value is model for model in models)}
         new = [(name, value) for name, value in assigned.items() if self._notebooks.get(name) is not value]
         changed = []
         named = list(self._notebooks.values())
-        if finished:
-            restored = keras_state.restored_with(model for model in models if any(model is v for v in named))
-            for text, before in self._before.items():
-                value = self._notebooks[text]
-                now = None if before is None else print_of(value, text in self._written)
-                if now != before and not keras_state.comes_with(restored, value, before, now):
-                    changed.append((text, value))
+        restored = keras_state.restored_with(model for model in models if any(model is value for value in named))
+        for text, before in self._before.items():
+            value = self._notebooks[text]
+            now = None if before is None else print_of(value, text in self._written)
+            if now != before and not keras_state.comes_with(restored, value, before, now):
+                changed.append((text, value))
         return sorted(new + changed, key=lambda pair: size(pair[1]))
 
     def _attributes(

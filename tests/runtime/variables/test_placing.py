@@ -32,8 +32,12 @@ class Notebook:
         left = CellVariables(source, set(there), there)
 
         def end(change=lambda packed: packed):
-            exec(source, there)
-            packed = left.packed(there, (), finished=True)
+            try:
+                exec(source, there)
+                finished = True
+            except KeyboardInterrupt:
+                finished = False
+            packed = left.packed(there, (), finished)
             if packed is not None:
                 (folder / FILE).write_bytes(change(packed))
             return placing.place(run, self.variables, lambda name: str(folder / name) if packed else None)
@@ -137,6 +141,13 @@ def test_one_element_of_a_large_array_is_noticed(notebook):
 
 def test_what_it_reads_alone_does_not_travel(notebook):
     assert notebook.run("print(x.sum(), results, counter)") == placing.Placed()
+
+
+def test_a_stop_leaves_what_the_cell_has_come_to(notebook):
+    placed = notebook.run("results.append(1); best = 2\nraise KeyboardInterrupt\nn = 3; h = n")
+    variables = notebook.variables
+    assert sorted(placed.placed) == ["best", "results"] and not placed.absent
+    assert (variables["results"], variables["best"], variables["n"], "h" in variables) == ([1], 2, 1, False)
 
 
 def test_a_name_that_it_deletes_is_gone(notebook):
