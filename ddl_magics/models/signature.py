@@ -9,7 +9,7 @@ from typing import Any, Union
 import numpy as np
 
 from ddl_magics.errors import CannotExport
-from ddl_magics.runtime.data.roles import is_ragged
+from ddl_magics.runtime.data.records import is_ragged
 from ddl_magics.wording import first_line
 
 #: Rows as a model takes them: an array, or a dict of arrays.

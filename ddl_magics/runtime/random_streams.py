@@ -150,15 +150,15 @@ class CellStreams:
 
         owner.seed = seed
 
-    def ends(self) -> dict[str, Any]:
+    def final_states(self) -> dict[str, Any]:
         """{library: its state}, of the streams that the session had or the cell has seeded, if numbers were drawn."""
-        ends = {}
+        states = {}
         for library, before, state, continued in zip(LIBRARIES, self._before, current(), self._continued):
             seed = state and state[0]
             is_seeded = self._seeded[library] if library in self._seeded else seed != (before and before[0])
             if state not in (None, before) and (is_seeded or continued is not None):
-                ends[library] = state
-        return ends
+                states[library] = state
+        return states
 
 
 class Launched:
@@ -173,14 +173,14 @@ class Launched:
         """The libraries of which a later cell has drawn numbers, or which it has seeded."""
         return [library for library, digest in _digests() if digest != self._digests.get(library)]
 
-    def set(self, library: str, state: Any, later: Iterable[Launched]) -> None:
-        """later: of runs that began after this one; for them this is no cell's doing."""
+    def set(self, library: str, state: Any, successors: Iterable[Launched]) -> None:
+        """successors: of runs that began after this one; for them this is no cell's doing."""
         replaced = dict(_digests()).get(library)
         _SET[library](state)
         digest = dict(_digests()).get(library)
-        for other in later:
-            if other._digests.get(library) == replaced and digest is not None:
-                other._digests[library] = digest
+        for launched in successors:
+            if launched._digests.get(library) == replaced and digest is not None:
+                launched._digests[library] = digest
 
 
 def _digests() -> Iterator[Tuple[str, str]]:
@@ -204,7 +204,7 @@ def can_load(library: str) -> bool:
 
 
 def are_sound(states: Any) -> bool:
-    """Whether `states`, which may come from anybody, are those of `CellStreams.ends` as JSON."""
+    """Whether `states`, which may come from anybody, are those of `CellStreams.final_states` as JSON."""
     return type(states) is dict and all(library in _SOUND and _SOUND[library](states[library]) for library in states)
 
 

@@ -43,6 +43,7 @@ PURE = {
     "bounded_log",
     "events",
     "histories",
+    "lambda_layers",
     "run_spec",
     "schema_check",
     "strategies",

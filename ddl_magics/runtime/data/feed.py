@@ -16,7 +16,7 @@ import numpy as np
 
 from ..spark import jvm_gateway, located, slots, spark_error
 from ..wording import in_bytes
-from . import arrow, by_value, cache_lookup, packing, roles, sequences, sorting
+from . import arrow, by_value, cache_lookup, packing, records, roles, sequences, sorting
 from .columns import DataError, is_spark, pandas_columns, pandas_values
 from .sequences import Layout
 
@@ -289,7 +289,7 @@ def _deal(
     holding = sorted({(name, contents) for contents, names in columns_by_problem for name in names})
     notices = plan.notices + [packing.holding(plan.name, name, contents) for name, contents in holding]
     notices += _about_vectors(plan, tensors)
-    notices += [_about_ragged(plan.name, tensor["name"]) for tensor in tensors if roles.is_ragged(tensor["use"])]
+    notices += [_about_ragged(plan.name, tensor["name"]) for tensor in tensors if records.is_ragged(tensor["use"])]
     inputs = roles.inputs(plan.columns, plan.arrangement, tensors)
     dealt_rdd = rdd.partitionBy(plan.size, shipped["identity"]).values()
     losses = packing.merged([packed.losses for packed in sets])
@@ -405,7 +405,7 @@ def order_of(
         "checksums": packed.checksums,
         "ranks": list(ranks),
         "dtypes": [tensor["dtype"] for tensor in tensors],
-        "ragged": [roles.is_ragged(tensor["use"]) for tensor in tensors],
+        "ragged": [records.is_ragged(tensor["use"]) for tensor in tensors],
         "replicated": plan.replicates_validation,
         "stretches": None if layouts is None else {layout.name: layout.stretches for layout in layouts},
     }
@@ -431,7 +431,7 @@ def _tensor(index: int, sets: Sequence[Rows], plan: DataPlan) -> TensorLayout:
     if plan.columns[columns[0]].get("sparse"):
         use = "sparse"
     if is_ragged:
-        use = roles.RAGGED + use
+        use = records.RAGGED + use
     if use == dtype.name and index in roles.indices(plan.arrangement["label"]):
         use = "int64"
     text_bytes = -(-sum(packed.text_bytes[index] for packed in sets) // sum(packed.rows for packed in sets))

@@ -21,7 +21,8 @@ import numpy as np
 
 from ..keras_types import Dataset, TensorFlow
 from . import packing
-from .roles import RAGGED, indices, is_ragged
+from .records import RAGGED, is_ragged
+from .roles import indices
 from .row_order import Piece, RowOrder
 from .share_files import is_text, stored_shape
 

@@ -17,6 +17,9 @@ SetName = Literal["train", "validation"]
 #: How tensors make the features, or the label, of an element: one tensor's index, or {name: index}.
 Features = Union[int, Dict[str, int]]
 
+#: The use of a ragged tensor begins with this, and ends with that of its values.
+RAGGED = "ragged "
+
 
 class _AsChosen(TypedDict, total=False):
     sparse: bool
@@ -274,3 +277,8 @@ class CacheUse(TypedDict):
     data: str
     feed: FeedRecord
     dealt: list[int]
+
+
+def is_ragged(use: str) -> bool:
+    """Of a tensor's use in `TensorLayout`."""
+    return use.startswith(RAGGED)

@@ -15,12 +15,11 @@ import numpy as np
 
 from ..run_spec import RunSpec
 from .columns import DataError, check_case, check_column, check_columns, check_weight
+from .records import is_ragged
 
 if TYPE_CHECKING:
     from .records import Arrangement, Column, DataFrame, Features, Inputs, TensorLayout
 
-#: The use of a ragged tensor begins with this, and ends with that of its values.
-RAGGED = "ragged "
 #: What pandas calls the columns of its index in Parquet files. They are features only where --features names them.
 _INDEX_OF_PANDAS = re.compile(r"__index_level_\d+__$")
 
@@ -165,10 +164,6 @@ def padding_of(texts: Sequence[str]) -> dict[str, int]:
     return padding
 
 
-def is_ragged(use: str) -> bool:
-    return use.startswith(RAGGED)
-
-
 def indices(features: Features | None) -> list[int]:
     """Those of the tensors that make features or labels."""
     return [] if features is None else [features] if isinstance(features, int) else list(features.values())
@@ -218,13 +213,13 @@ def inputs(
     return made
 
 
-def _as_scored(column: Column, is_ragged: bool) -> Column:
+def _as_scored(column: Column, as_ragged: bool) -> Column:
     """As rows have it that a model scores: of one length where those of its training had one."""
     if column.get("sparse"):
         return {**column, "sparse": False}
     if "ragged" not in column:
         return column
-    if is_ragged:
+    if as_ragged:
         return {**column, "ragged": "always"}
     dense: Column = {**column}
     del dense["ragged"]

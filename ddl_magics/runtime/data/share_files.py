@@ -21,7 +21,7 @@ import numpy as np
 from .. import scratch
 from ..wording import counted, in_bytes
 from . import cache_folder, packing, share_cache
-from .roles import is_ragged
+from .records import is_ragged
 from .sequences import first_rows
 
 if TYPE_CHECKING:

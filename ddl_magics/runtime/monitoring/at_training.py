@@ -9,7 +9,7 @@ from typing import Any, List, Mapping
 import numpy as np
 
 from ..data import rank_data, share_files
-from ..data.roles import is_ragged
+from ..data.records import is_ragged
 from ..rank.rank import Rank
 from . import reference, watched
 from .watched import Tensor

@@ -18,7 +18,7 @@ _KERAS = frozenset(("Layer", "Optimizer", "BaseOptimizer", "Metric", "SeedGenera
 _CLASSES: Mapping[str, Any] = {"keras": _KERAS, "tf_keras": _KERAS, "tensorflow": frozenset(("BaseResourceVariable",))}
 
 #: Of a variable of the notebook: its object's text, and its index there.
-Place = Tuple[str, int]
+VariableAddress = Tuple[str, int]
 
 
 def has_state(value: Any) -> bool:
@@ -46,8 +46,8 @@ def variables(value: Any) -> list[Variable]:
             return [value.state]
         if not any(is_a(value, name) for name in ("Optimizer", "BaseOptimizer", "Metric")):
             return [value]
-        own = value.variables
-        return list(own() if callable(own) else own)  # a method of optimizers of Keras 2
+        listed = value.variables
+        return list(listed() if callable(listed) else listed)  # a method of optimizers of Keras 2
     metrics = {id(variable) for metric in getattr(value, "metrics", ()) for variable in metric.variables}
     return [variable for variable in value.variables if id(variable) not in metrics]
 
@@ -94,15 +94,15 @@ def _plain(token: Any) -> Any:
 def restored_with(models: Iterable[Model]) -> frozenset[int]:
     """The ids of variables that come with trained models."""
     objects = [(model, getattr(model, "optimizer", None), *getattr(model, "metrics", ())) for model in models]
-    return frozenset(id(variable) for group in objects for part in group if part for variable in variables(part))
+    return frozenset(id(variable) for group in objects for value in group if value for variable in variables(value))
 
 
-def comes_with(restored: Collection[int], value: Any, before: Any, now: Any) -> bool:
-    """Whether what has changed of the object comes with a trained model. before, now: of `print_of`."""
-    if not has_state(value) or before[1:] != now[1:]:
+def comes_with(restored: Collection[int], value: Any, before: Any, after: Any) -> bool:
+    """Whether what has changed of the object comes with a trained model. before, after: of `print_of`."""
+    if not has_state(value) or before[1:] != after[1:]:
         return False
-    own = [variable for variable in variables(value) if not _is_of_seeds(variable)]
-    return all(id(variable) in restored for variable in own) and len(own) == len(variables(value))
+    weights = [variable for variable in variables(value) if not _is_of_seeds(variable)]
+    return all(id(variable) in restored for variable in weights) and len(weights) == len(variables(value))
 
 
 def _is_of_seeds(variable: Variable) -> bool:
@@ -115,10 +115,10 @@ def _own_variables(value: Any, is_trained: bool) -> list[Variable]:
 
 
 def encoded(
-    value: Any, array: Callable[[Any], int], places: Mapping[int, Place], is_trained: bool
+    value: Any, array: Callable[[Any], int], addresses: Mapping[int, VariableAddress], is_trained: bool
 ) -> Mapping[str, Any]:
-    """JSON of its state. array: index of an array that travels. places: id of a variable of the notebook -> its place.
-    is_trained: it is a model whose weights travel as a file.
+    """JSON of its state. array: index of an array that travels. addresses: by the ids of the notebook's
+    variables. is_trained: it is a model whose weights travel as a file.
 
     Raises CannotTravel.
     """
@@ -129,8 +129,8 @@ def encoded(
             raise CannotTravel("its weights of TF-IDF cannot travel: adapt it in a cell of its own")
     trained = None
     if is_a(value, "Optimizer") or is_a(value, "BaseOptimizer"):
-        own = getattr(value, "_trainable_variables", None) or []
-        trained = [places.get(id(variable)) for variable in own]
+        weights = getattr(value, "_trainable_variables", None) or []
+        trained = [addresses.get(id(variable)) for variable in weights]
         trained = None if None in trained else trained
     build: Any = value.get_build_config() if is_a(value, "Layer") else None
     return {
@@ -158,10 +158,10 @@ def apply(value: Any, state: Any, array: Callable[[int], Any], variable_at: Call
     arrays = [array(index) for index in state["variables"]]
     if len(_own_variables(value, state["is_trained"])) != len(arrays):
         _build(value, state, variable_at)
-    own = _own_variables(value, state["is_trained"])
-    if [tuple(variable.shape) for variable in own] != [content.shape for content in arrays]:
+    targets = _own_variables(value, state["is_trained"])
+    if [tuple(variable.shape) for variable in targets] != [content.shape for content in arrays]:
         raise CannotRestore("its variables have other shapes here")
-    for variable, content in zip(own, arrays):
+    for variable, content in zip(targets, arrays):
         variable.assign(content)
     layers = _layers(value)
     if len(layers) == len(state["trainable"]):
@@ -194,4 +194,4 @@ def _build(value: Any, state: Any, variable_at: Callable[[str, int], Variable]) 
             raise CannotRestore("it cannot be built here: call it once, in a cell before") from error
     elif isinstance(state["trains"], list):
         build: Any = value.build
-        build([variable_at(*place) for place in state["trains"]])
+        build([variable_at(*address) for address in state["trains"]])

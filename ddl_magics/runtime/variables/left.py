@@ -39,7 +39,7 @@ class CellVariables:
         """of_notebook: names that the cell or its functions have from the notebook. namespace: with their values.
         streams: the rank's random numbers."""
         self._streams = streams
-        self._ends: dict[str, Any] = {}
+        self._final_states: dict[str, Any] = {}
         self._assigned, written = cell_names.assigned(source), cell_names.written(source)
         objects = {name: namespace[name] for name in of_notebook if name in namespace and is_object(namespace[name])}
         self._notebooks = parts.of(objects)
@@ -51,7 +51,7 @@ class CellVariables:
     def note_streams(self) -> None:
         """At the end of the cell, before a model is saved: Keras draws a number for that."""
         if self._streams is not None:
-            self._ends = self._streams.ends()
+            self._final_states = self._streams.final_states()
 
     def packed(self, namespace: Mapping[str, Any], models: Sequence[Model], finished: bool) -> bytes | None:
         """The file, or None where there is nothing to tell.
@@ -87,7 +87,7 @@ class CellVariables:
                 is_new = self._notebooks.get(name) is not value
                 (of_keras if is_tool and is_new else absent)[name] = str(error)
         deleted = [name for name in sorted(self._assigned) if name not in namespace] if finished else []
-        if not (trained or changed or values or absent or of_keras or deleted or self._ends):
+        if not (trained or changed or values or absent or of_keras or deleted or self._final_states):
             return None
         index: dict[str, Any] = {
             "values": values,
@@ -96,7 +96,7 @@ class CellVariables:
             "deleted": deleted,
             "absent": absent,
         }
-        index.update(of_keras=of_keras, objects=encoder.objects, streams=self._ends)
+        index.update(of_keras=of_keras, objects=encoder.objects, streams=self._final_states)
         return _zipped(index, encoder.arrays)
 
     def _by_size(self, namespace: Mapping[str, Any], models: Sequence[Model]) -> list[tuple[str, Any]]:
@@ -105,12 +105,12 @@ class CellVariables:
         assigned = {name: value for name, value in assigned.items() if not isinstance(value, _CODE)}
         new = [(name, value) for name, value in assigned.items() if self._notebooks.get(name) is not value]
         changed = []
-        named = list(self._notebooks.values())
-        restored = keras_state.restored_with(model for model in models if any(model is value for value in named))
+        objects = list(self._notebooks.values())
+        restored = keras_state.restored_with(model for model in models if any(model is value for value in objects))
         for text, before in self._before.items():
             value = self._notebooks[text]
-            now = None if before is None else print_of(value, text in self._written)
-            if now != before and not keras_state.comes_with(restored, value, before, now):
+            after = None if before is None else print_of(value, text in self._written)
+            if after != before and not keras_state.comes_with(restored, value, before, after):
                 changed.append((text, value))
         return sorted(new + changed, key=lambda pair: size(pair[1]))
 
@@ -118,24 +118,24 @@ class CellVariables:
         self, text: str, instance: Any, budget: _Budget, encoder: Encoder, absent: dict[str, str]
     ) -> dict[str, Any]:
         """Those that have changed. absent: gets those that cannot travel."""
-        before, now = self._before[text], print_of(instance)
+        before, after = self._before[text], print_of(instance)
         encoded = []
         for name, value in parts.attributes(instance).items():
-            if name not in before or before[name] != now[name]:
+            if name not in before or before[name] != after[name]:
                 try:
                     encoded.append([name, budget.fitting(value, encoder.encode)])
                 except CannotTravel as error:
                     absent["%s.%s" % (text, name)] = str(error)
-        return {"attributes": [encoded, sorted(before.keys() - now.keys())]}
+        return {"attributes": [encoded, sorted(before.keys() - after.keys())]}
 
     def _state(self, encoder: Encoder, models: Sequence[Model], value: Any) -> dict[str, Any]:
-        places = {
+        addresses = {
             id(variable): (text, index)
             for text, owner in self._notebooks.items()
             if keras_state.is_a(owner, "Layer")
             for index, variable in enumerate(keras_state.variables(owner))
         }
-        return {"keras": keras_state.encoded(value, encoder.array, places, any(value is model for model in models))}
+        return {"keras": keras_state.encoded(value, encoder.array, addresses, any(value is model for model in models))}
 
 
 def is_compared(value: Any) -> bool:
@@ -150,7 +150,10 @@ def print_of(value: Any, every_element: bool = False) -> Any:
     if not parts.is_instance(value):
         return fingerprint.of(value, every_element)
     attributes = parts.attributes(value)
-    return {name: id(own) if is_compared(own) else fingerprint.of(own) for name, own in attributes.items()}
+    return {
+        name: id(attribute) if is_compared(attribute) else fingerprint.of(attribute)
+        for name, attribute in attributes.items()
+    }
 
 
 def is_object(value: Any) -> bool:

@@ -170,7 +170,7 @@ class _Placing:
             if library in advanced:
                 self._answer.absent[_random_numbers([library])] = "a later cell has drawn some, or seeded them"
             else:
-                streams.set(library, state, (bindings.streams for bindings in self._later()))
+                streams.set(library, state, (bindings.streams for bindings in self._successors()))
         if missing:
             self._answer.waiting.append(_random_numbers(missing))
 
@@ -227,11 +227,11 @@ class _Placing:
             return
         replaced = self._namespace.get(name)
         self._namespace[name] = value
-        for later_bindings in self._later():
+        for later_bindings in self._successors():
             later_bindings.note(name, replaced, value)
         self._answer.placed.append(name)
 
-    def _later(self) -> Iterator[Bindings]:
+    def _successors(self) -> Iterator[Bindings]:
         """Those of runs that began after this one."""
         return (bindings for bindings in _awaited.values() if bindings.order > self._bindings.order)
 

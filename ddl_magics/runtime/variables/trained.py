@@ -89,8 +89,10 @@ def _restore_optimizer(model: Model, path: str, compiled: Any, custom_objects: M
 def _fits(optimizer: Optimizer, group: Any) -> bool:
     """Whether it has as many variables as the group: one that a loop of the cell does without is never built."""
     inner = inner_optimizer(optimizer)
-    own = len(optimizer.variables) == len(group["vars"])
-    return own and (inner is optimizer or "inner_optimizer" not in group or _fits(inner, group["inner_optimizer"]))
+    same_count = len(optimizer.variables) == len(group["vars"])
+    return same_count and (
+        inner is optimizer or "inner_optimizer" not in group or _fits(inner, group["inner_optimizer"])
+    )
 
 
 def _assign(optimizer: Optimizer, group: Any) -> None:
