@@ -40,7 +40,8 @@ _LISTS = (list, collections.deque)
 _MOST_ITEMS = 1_000_000
 
 _INSTALLED = ("site-packages", "dist-packages", "/lib/python")
-_LIBRARIES = ("keras", "tf_keras", "tensorflow", "numpy", "builtins", __name__.rsplit(".trial.", 1)[0])
+_PACKAGE = __name__.rsplit(".trial.", 1)[0]
+_LIBRARIES = ("keras", "tf_keras", "tensorflow", "numpy", "builtins", _PACKAGE)
 
 _ABSENT = object()
 
@@ -381,7 +382,12 @@ def _equal(value: Any, other_value: Any) -> bool:
 
 
 def _is_made(value: Any) -> bool:
-    """Whether it is a layer, a metric or a variable, or lies in a list: what a model makes in its first call."""
+    """Whether it is a layer, a metric or a variable, or lies in a list: what a model makes in its first call.
+
+    A method of such a metric that this library has replaced is, too.
+    """
     if isinstance(value, (list, tuple, dict)):
         return any(_is_made(item) for item in (value.values() if isinstance(value, dict) else value))
+    if isinstance(value, types.FunctionType):
+        return value.__module__.startswith(_PACKAGE + ".")
     return isinstance(value, tf.Variable) or any(map(is_of_keras, type(value).__mro__))

@@ -107,6 +107,14 @@ def test_the_attributes_of_a_model_and_what_it_makes():
     assert isinstance(made.layer, tf.Variable)
 
 
+def test_methods_that_this_library_replaces_meanwhile_stay():
+    """A metric that is made in a trial is hooked there, once."""
+    metric = Collected()
+    with PythonState([metric]).restored():
+        metric.update_state, metric.result = differing, lambda: 0.0
+    assert metric.update_state is differing and "result" not in vars(metric)
+
+
 def test_long_lists_lose_what_was_appended(monkeypatch):
     monkeypatch.setattr("ddl_magics.runtime.trial.python_state._MOST_ITEMS", 2)
     long = [1, 2, 3]
@@ -118,6 +126,10 @@ def test_long_lists_lose_what_was_appended(monkeypatch):
 @pytest.mark.parametrize(("one", "other", "names"), [(1, 1, set()), (1, 2, {"a"}), ([tf.ones(2)], [tf.ones(3)], {"a"})])
 def test_what_differs(one, other, names):
     assert differing({"a": one}, {"a": other}) == names
+
+
+class Collected(keras.metrics.Metric):
+    """Of the cell."""
 
 
 class Counting(keras.losses.Loss):
