@@ -131,3 +131,18 @@ def step_that_counts(dtype):
 
 def step_that_counts_eagerly(dtype):
     return fit_tracked(dtype, model=Counting, loss="mse", eager=True)
+
+
+def step_that_lists(dtype):
+    """Each worker has a part of the rows in its list, and is told so."""
+
+    class Listing(keras.Model):
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.outputs_seen = []
+
+        def train_step(self, data):
+            self.outputs_seen.append(self(data[0]))
+            return super().train_step(data)
+
+    return fit_tracked(dtype, model=Listing, loss="mse", metrics=[CollectedMean()], eager=True)

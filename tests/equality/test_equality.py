@@ -51,6 +51,16 @@ def test_what_is_exchanged_is_told_once_for_each_loss(learned):
     assert sorted(said) == [*named, "the loss compute_loss of the model 'Own'"]
 
 
+def test_a_list_that_an_eager_step_fills_with_rows_is_named(rank_pool, reference):
+    """And not the lists of metrics, which have the rows of all workers."""
+    learned = comparison.learn(rank_pool(2), ("step_that_lists",), "float64", 2)
+    comparison.check(learned, reference)
+    notices = [event["message"] for event in learned.ended.of_kind("notice")]
+    assert [message.split(" in Python")[0] for message in notices if "in Python" in message] == [
+        "train_step of the model 'Listing' sets 'outputs_seen'"
+    ]
+
+
 def test_loops_are_told_what_to_write(learned):
     """One that shares nothing, and one with a loss of its own, which may be a sum."""
     notices = [e["message"] for e in learned["loops"].ended.of_kind("notice") if "ddl.distribute" in e["message"]]

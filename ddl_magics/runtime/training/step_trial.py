@@ -32,6 +32,7 @@ from ..trial import (
     row_trial,
 )
 from ..trial.model_attributes import other_numbers
+from ..trial.python_state import Changes, PythonState, differing
 from ..trial.scalar_variables import STEPS, ScalarVariables
 from ..trial.undone_assignments import undone_assignments
 from .logs import flat_logs
@@ -94,7 +95,8 @@ class StepTrial:
         """Try `step` of `model` with rows like those of `batch`. shares: how ranks split a batch."""
 
         def find_out(run: _Run) -> Kinds:
-            return _as_one_sum(run, _with_sums_apart(run, _try(run)))
+            kinds = _as_one_sum(run, _with_sums_apart(run, _try(run)))
+            return kinds._replace(in_python=() if kinds.gathers else tuple(sorted(run.from_rows)))
 
         try:
             kinds = self._find_out(model, step, batch, shares, find_out)
@@ -159,6 +161,9 @@ class _Run:
         self.added: dict[int, str] = {}
         self.names: dict[tuple[str, Any], str] = {}
         self.gathering, self.gathers = SimulatedGather(), False
+        self.from_rows: set[str] = set()  # what an eager step sets in Python from its rows
+        self._changes: dict[PythonState, Changes] = {}
+        self._apart = PythonState(_losses_and_metrics(model)) if tf.executing_eagerly() else None
         self.judge = functools.partial(row_trial.judge, precision=_precision(model))
 
     @contextlib.contextmanager
@@ -182,6 +187,9 @@ class _Run:
         with state, undone_assignments(), self.sandbox.python.restored():  # the next run begins alike
             logs, notes = self._weighing.noting(lambda: self._step(batch))
             self.gathers |= self._weighing.traced.gathers
+            if self._apart is not None:
+                changes = self.sandbox.python.changes(self._apart)
+                self.from_rows |= differing(self._changes.setdefault(self.sandbox.python, changes), changes)
         values = dict(notes.values)
         values.update(self._logged(logs))
         self.names = notes.names
@@ -457,6 +465,13 @@ def _leaves(batch: Batch, flat: list[Any], shapes: Sequence[Sequence[int | None]
         ]
     except ValueError as error:
         raise _WithoutRows(str(error)) from None
+
+
+def _losses_and_metrics(model: Model) -> list[Any]:
+    """What a model was compiled with, and its other metrics: their state in Python is tried with themselves."""
+    # Keras 3's `compiled_loss` is a method, through which all of the model would be reached.
+    compiled_losses = [vars(model).get(name) for name in ("_compile_loss", "compiled_loss")]
+    return [*compiled_losses, *model.metrics]
 
 
 def _precision(model: Model) -> int:

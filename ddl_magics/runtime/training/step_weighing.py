@@ -36,6 +36,10 @@ _WHOLE_ONLY = (
     "%s fails on a part of a batch (%s): workers split each batch along its first axis. If that axis is not rows, use "
     "--strategy ps, whose workers take whole batches, or mark a dataset of each worker's own with ddl.local(...)"
 )
+_IN_PYTHON = (
+    "%s sets %r in Python from the rows of a batch, and each worker has a part of them, so that its value is not the "
+    "one of one process: set it from ddl.all_gather(tensor), which has the rows of all workers"
+)
 _INEXACT = "%r of %s is neither a mean nor a sum over the rows of a batch: it is the mean of the workers' values"
 _UNTRIED = "what %s does to the rows of a batch could not be tried (%s): its loss is taken for a mean over rows"
 
@@ -69,6 +73,7 @@ class Kinds(NamedTuple):
         gathers: The step itself gathers the rows of all ranks.
         whole_only: The step fails on a slice of a batch.
         hint: Added to the message that refuses the step.
+        in_python: Names of what the step sets in Python from its rows.
     """
 
     kinds: dict[tuple[str, Any], str]
@@ -77,6 +82,7 @@ class Kinds(NamedTuple):
     gathers: bool = False
     whole_only: bool = False
     hint: str = ""
+    in_python: tuple[str, ...] = ()
 
     def of(self, category: str) -> dict[Any, str]:
         """{number or name: kind} of a category."""
@@ -137,6 +143,8 @@ class StepWeighing:
             raise ValueError(_WHOLE_ONLY % (name, kinds.reason))
         if kinds.reason:
             self._reporter.notice_once("warning", _UNTRIED % (name, kinds.reason))
+        for in_python in kinds.in_python:
+            self._reporter.notice_once("warning", _IN_PYTHON % (name, in_python))
         self._refuse(kinds, name)
         updates = kinds.of("update").values()
         self.traced.sums = bool(updates) and all(kind == SUM for kind in updates)
