@@ -101,10 +101,13 @@ def text_lengths(array: np.ndarray) -> np.ndarray:
 def at_once(values: Any, dtype: str, dimensions: int) -> np.ndarray | None:
     """The array of so many dimensions that NumPy makes of nested sequences, or None where each value must be looked at.
 
-    That is so for values that NumPy refuses or does not nest as expected; for text; for booleans and for floats with
-    NaN or infinity, as NumPy makes False and NaN of a missing value, and infinity of a number that is too large.
+    That is so for values that NumPy refuses or does not nest as expected; for text, also among the numbers of pandas'
+    objects, as NumPy makes a number of "5"; for booleans and for floats with NaN or infinity, as NumPy makes False and
+    NaN of a missing value, and infinity of a number that is too large.
     """
     if dtype == "S" or np.dtype(dtype).kind == "b":
+        return None
+    if isinstance(values, np.ndarray) and values.dtype == object and _first_text(values) is not None:
         return None
     try:
         with np.errstate(over="ignore"):
@@ -153,7 +156,7 @@ def as_array(values: Any, column: Column) -> np.ndarray:
     check_present(values)
     if dtype == "S":
         return text_array([_as_bytes(value) for value in values], shape)
-    return fitting(np.array(values, _widest(dtype)), dtype).reshape(shape)
+    return _number_array(values, dtype).reshape(shape)
 
 
 def fitting(values: np.ndarray, dtype: str) -> np.ndarray:
@@ -175,6 +178,18 @@ def fitting(values: np.ndarray, dtype: str) -> np.ndarray:
         words = values[changed][0], array.dtype.name
         raise ValueError("it has %s, which %s does not hold: drop these rows, or train with a wider type" % words)
     return array
+
+
+def _number_array(values: Sequence[Any], dtype: str) -> np.ndarray:
+    """The array of Python's numbers; ValueError where a text is among them, of which NumPy would make a number."""
+    text = _first_text(values)
+    if text is not None:
+        raise ValueError("it has numbers, and %r, which is a text: make all values numbers, or all texts" % (text,))
+    return fitting(np.array(values, _widest(dtype)), dtype)
+
+
+def _first_text(values: Iterable[Any]) -> str | bytes | None:
+    return next((value for value in values if isinstance(value, (str, bytes))), None)
 
 
 def _widest(dtype: str) -> str:
@@ -202,7 +217,7 @@ def flattened(lists: Any, column: Column) -> tuple[np.ndarray, npt.NDArray[np.in
     check_present(values)
     if column["dtype"] == "S":
         return text_array([_as_bytes(value) for value in values], [len(values)]), lengths
-    return fitting(np.array(values, _widest(column["dtype"])), column["dtype"]).reshape(-1), lengths
+    return _number_array(values, column["dtype"]).reshape(-1), lengths
 
 
 def _is_of_numbers(value: Any) -> bool:

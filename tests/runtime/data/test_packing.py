@@ -151,6 +151,21 @@ def test_a_number_among_texts_is_refused_by_its_value():
         packing.as_array(["94105-1", 94105], known)
 
 
+@pytest.mark.parametrize("values", [[1, "5"], [1.5, b"5"], [True, "5"], [[1, 2], [3, "5"]], [[1], [2, "5"]]])
+def test_a_text_among_numbers_is_refused_though_numpy_would_make_a_number_of_it(values):
+    series = pd.Series(values, dtype=object)
+    known = columns.describe("df", pd.DataFrame({"v": series}), "v")
+    known = {**known, "ragged": "if needed"} if known["depth"] else known
+    with pytest.raises(ValueError, match=r"^column 'v': it has numbers, and b?'5', which is a text: make all values"):
+        packing.column_arrays([columns.pandas_values(series)], [known], [[0]])
+
+
+def test_texts_of_digits_are_texts():
+    frame = pd.DataFrame({"zip": ["5", "6"]})
+    array = packing.as_array(columns.pandas_values(frame["zip"]), columns.describe("df", frame, "zip"))
+    assert array.tolist() == [b"5", b"6"]
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
