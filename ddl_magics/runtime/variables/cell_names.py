@@ -6,7 +6,7 @@ import ast
 import symtable
 
 #: IPython's names for its last outputs, and what loops call a variable that nobody reads.
-_UNREAD = frozenset(("_", "__", "___"))
+UNREAD = frozenset(("_", "__", "___"))
 #: Methods that change an array of NumPy.
 _ARRAY_METHODS = frozenset(("sort", "fill", "resize", "partition", "itemset", "put", "setflags", "setfield"))
 
@@ -26,7 +26,7 @@ def assigned(source: str) -> frozenset[str]:
             if is_global and symbol.is_assigned() and not symbol.is_namespace() and not symbol.is_imported():
                 names.add(symbol.get_name())
         scopes += scope.get_children()
-    return frozenset(names - _UNREAD)
+    return frozenset(names - UNREAD)
 
 
 def written(source: str) -> frozenset[str]:

@@ -12,6 +12,7 @@ from typing import Any, Collection, Mapping, Sequence
 from ..keras_types import Model, is_of_keras
 from ..random_streams import CellStreams
 from . import cell_names, fingerprint, keras_state, parts
+from .definitions import CellDefinitions
 from .encoding import CannotTravel, Encoder
 
 #: The artifact, and in it the JSON; array K is K.npy.
@@ -41,6 +42,7 @@ class CellVariables:
         self._streams = streams
         self._final_states: dict[str, Any] = {}
         self._assigned, written = cell_names.assigned(source), cell_names.written(source)
+        self._code_before = {name: namespace.get(name) for name in CellDefinitions(source).names}
         objects = {name: namespace[name] for name in of_notebook if name in namespace and is_object(namespace[name])}
         self._notebooks = parts.of(objects)
         self._before = {
@@ -87,17 +89,27 @@ class CellVariables:
                 is_new = self._notebooks.get(name) is not value
                 (of_keras if is_tool and is_new else absent)[name] = str(error)
         deleted = [name for name in sorted(self._assigned) if name not in namespace] if finished else []
-        if not (trained or changed or values or absent or of_keras or deleted or self._final_states):
+        defined = self._defined(namespace) if finished else []
+        if not (trained or changed or values or absent or of_keras or deleted or defined or self._final_states):
             return None
         index: dict[str, Any] = {
             "values": values,
             "changed": changed,
             "trained": trained,
             "deleted": deleted,
+            "defined": defined,
             "absent": absent,
         }
         index.update(of_keras=of_keras, objects=encoder.objects, streams=self._final_states)
         return _zipped(index, encoder.arrays)
+
+    def _defined(self, namespace: Mapping[str, Any]) -> list[str]:
+        """The names of functions, classes and imports of the cell, whose values the notebook makes of the source."""
+        return sorted(
+            name
+            for name, before in self._code_before.items()
+            if not name.isidentifier() or (name in namespace and namespace[name] is not before)
+        )
 
     def _by_size(self, namespace: Mapping[str, Any], models: Sequence[Model]) -> list[tuple[str, Any]]:
         """The names whose values are new or have changed, the smallest first."""

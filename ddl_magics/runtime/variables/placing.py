@@ -13,16 +13,19 @@ import types
 import weakref
 import zipfile
 from dataclasses import dataclass, field
-from typing import Any, Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, Callable, Collection, Dict, Iterator, Mapping, MutableMapping, Sequence, cast
 
 from .. import random_streams
 from ..keras_types import Model
 from . import cell_names, keras_state, parts, trained
 from .decoding import Attributes, Damaged, Decoder, Missing, loaded_array
+from .definitions import CellDefinitions, Definition
 from .left import FILE, INDEX, MAX_BYTES, is_compared, is_object, print_of
 
 #: A file whose parts are larger than this is none of ours: arrays have headers, and JSON is longer than its values.
 MAX_UNPACKED_BYTES = 8 * MAX_BYTES
+
+MAX_REASON_CHARACTERS = 200
 
 _orders = itertools.count()
 #: Of so many runs variables are awaited at once; those of older ones, whose notebook is gone, do not come.
@@ -40,7 +43,8 @@ PathOf = Callable[[str], "str | None"]
 @dataclass
 class Placed:
     """placed: names that are set now. kept: names that later cells have assigned or changed. absent: name -> why it
-    has not come. waiting: names of models, which are loaded when a cell mentions them, and random numbers of Keras."""
+    has not come. waiting: names of models and definitions that take an import of Keras, which come when a cell mentions
+    them, and random numbers of Keras."""
 
     placed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -51,14 +55,16 @@ class Placed:
 class Bindings:
     """What the names of a cell are when its run begins. It keeps no arrays and models alive."""
 
-    def __init__(self, source: str, captured: Mapping[str, Any], namespace: Mapping[str, Any]) -> None:
+    def __init__(self, run: str, source: str, captured: Mapping[str, Any], namespace: Mapping[str, Any]) -> None:
         """captured: the variables that the cell uses."""
         self.order = next(_orders)
         self.assigned = cell_names.assigned(source)
+        self.definitions = CellDefinitions(source, "<cell of %s>" % run)
         objects = parts.of({name: value for name, value in captured.items() if is_object(value)})
         self._names = [name for name in captured if name in objects]
         self._before = {name: _reference(value) for name, value in objects.items()}
-        self._before.update({name: _reference(namespace[name]) for name in self.assigned if name in namespace})
+        bound = self.assigned | self.definitions.names
+        self._before.update({name: _reference(namespace[name]) for name in bound if name in namespace})
         self._fingerprints = {text: print_of(value) for text, value in objects.items() if is_compared(value)}
         self.streams = random_streams.Launched()
         #: Models that are loaded when they are mentioned: name -> K. None before the first values have come.
@@ -96,7 +102,7 @@ class Bindings:
 
 def awaiting(run: str, source: str, captured: Mapping[str, Any], namespace: Mapping[str, Any]) -> None:
     """A run begins, whose variables `place` may set."""
-    _awaited[run] = Bindings(source, captured, namespace)
+    _awaited[run] = Bindings(run, source, captured, namespace)
     while len(_awaited) > MAX_AWAITED:
         del _awaited[next(iter(_awaited))]
 
@@ -150,8 +156,10 @@ class _Placing:
         if self._bindings.waiting is None:
             self._place_all()
         else:
+            self._define()
             self._place_models(self._bindings.waiting)
         self._bindings.waiting = {name: self._model_number(name) for name in self._answer.waiting}
+        self._answer.waiting += self._bindings.definitions.waiting
         self._place_streams(self._bindings.streams, advanced)
         return self._answer
 
@@ -202,9 +210,46 @@ class _Placing:
         for name in index["deleted"]:
             if name in bindings.assigned and name in self._namespace and bindings.is_current(name, self._namespace):
                 del self._namespace[name]
+        self._place_definitions(index["defined"])
         self._place_models({name: number for name, number in models.items() if number is not None})
         stale = {name: reason for name, reason in index["of_keras"].items() if name in self._namespace}
         self._answer.absent.update({**index["absent"], **stale})
+
+    def _place_definitions(self, names: Collection[str]) -> None:
+        """names: that the cell has left. After its variables, which they may read, and before its models, which may be
+        made of them."""
+        definitions = self._bindings.definitions
+        definitions.retain(names)
+        self._answer.absent.update({name: why for name, why in definitions.left_out.items() if name in names})
+        self._define()
+        for owner, attribute in sorted(definitions.attributes):
+            if owner in names and owner not in self._answer.absent:
+                self._answer.absent["%s.%s" % (owner, attribute)] = (
+                    "attributes of a function or class stay on the workers"
+                )
+
+    def _define(self) -> None:
+        for definition in self._bindings.definitions.ready(self._mentioned):
+            name = definition.name
+            if definition.is_import or name in cell_names.UNREAD or self._bindings.is_current(name, self._namespace):
+                self._execute(definition)
+            elif name not in self._answer.kept:
+                self._answer.kept.append(name)
+
+    def _execute(self, definition: Definition) -> None:
+        name, replaced = definition.name, self._namespace.get(definition.name)
+        try:
+            value = definition.execute(cast(Dict[str, Any], self._namespace))
+        except Exception as error:  # of the cell's code
+            verb = "imported" if definition.is_import else "defined"
+            reason = (str(error).splitlines() or [""])[0][:MAX_REASON_CHARACTERS]
+            self._answer.absent[name] = "could not be %s here: %s: %s" % (verb, type(error).__name__, reason)
+            return
+        if value is not replaced and name not in cell_names.UNREAD:
+            is_current = self._bindings.is_current(name, self._namespace)
+            self._set(name, value)
+            if is_current:
+                self._bindings.note(name, replaced, value)
 
     def _place_models(self, numbers: Mapping[str, int]) -> None:
         """Models that the cell has made: loaded where Keras is, or where a cell mentions them."""
@@ -229,7 +274,8 @@ class _Placing:
         self._namespace[name] = value
         for later_bindings in self._successors():
             later_bindings.note(name, replaced, value)
-        self._answer.placed.append(name)
+        if name not in self._answer.placed:
+            self._answer.placed.append(name)
 
     def _successors(self) -> Iterator[Bindings]:
         """Those of runs that began after this one."""
@@ -341,8 +387,8 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, Any]:
         index = json.loads(archive.read(INDEX))
         objects = ("values", "changed", "trained", "absent", "of_keras")
         sound = all(type(index[section]) is dict for section in objects)
-        sound = sound and all(type(index[section]) is list for section in ("deleted", "objects"))
-        sound = sound and all(type(name) is str for name in index["deleted"])
+        sound = sound and all(type(index[section]) is list for section in ("deleted", "defined", "objects"))
+        sound = sound and all(type(name) is str for name in index["deleted"] + index["defined"])
         sound = sound and all(
             type(reason) is str for section in ("absent", "of_keras") for reason in index[section].values()
         )

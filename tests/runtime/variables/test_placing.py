@@ -1,9 +1,15 @@
 """What a cell leaves is set in its notebook, but over nothing that later cells have set."""
 
+import collections
+import importlib.abc
+import importlib.machinery
+import inspect
 import io
 import json
+import os
 import pickle
 import sys
+import types
 import zipfile
 
 import numpy as np
@@ -19,7 +25,7 @@ class Notebook:
     """A namespace, and cells that run in a copy of it as on rank 0."""
 
     def __init__(self, folder, **variables):
-        self.folder, self.variables, self._runs = folder, variables, 0
+        self.folder, self.variables, self._runs, self.mentioned = folder, variables, 0, None
 
     def start(self, source):
         """Returns what brings the run to its end."""
@@ -40,9 +46,16 @@ class Notebook:
             packed = left.packed(there, (), finished)
             if packed is not None:
                 (folder / FILE).write_bytes(change(packed))
-            return placing.place(run, self.variables, lambda name: str(folder / name) if packed else None)
+            self._place = lambda mentioned: placing.place(
+                run, self.variables, lambda name: str(folder / name) if packed else None, mentioned
+            )
+            return self.again(self.mentioned)
 
         return end
+
+    def again(self, mentioned):
+        """Place what has waited of the last run that has ended."""
+        return self._place(mentioned)
 
     def run(self, source):
         return self.start(source)()
@@ -164,6 +177,9 @@ def test_a_name_that_it_deletes_is_gone(notebook):
         ("results.append(1)", "results.append(2)", "results"),
         ("results.append(1)", "results = [2]", "results"),
         ("x[0] = 1", "x[0] = 2", "x"),
+        ("def f(): pass", "f = 2", "f"),
+        ("from math import pi", "pi = 3", "pi"),
+        ("def n(): pass", "del n", "n"),
     ],
 )
 def test_a_later_cell_wins(notebook, source, later, name):
@@ -186,8 +202,119 @@ def test_what_cannot_come_is_said(notebook):
     assert placed.placed == ["n"]
 
 
-def test_functions_classes_and_modules_are_not_variables(notebook):
-    assert notebook.run("import json\ndef f(): pass\nclass C: pass") == placing.Placed()
+DEFINITIONS = """
+from __future__ import annotations
+import functools, os.path as paths
+from collections import Counter as Tally
+from no_such_package import missing
+SIZE = 3
+def twice(function):
+    @functools.wraps(function)
+    def called(*args):
+        return 2 * function(*args)
+    return called
+@twice
+def area(width: Unknown, height=SIZE): return width * height
+class Box:
+    sides = [area(1) for _ in range(2)]
+    def volume(self): return missing(self)
+class Cube(Box):
+    def __init__(self): super().__init__(); self.edge = SIZE
+@functools.singledispatch
+def text(value): return "any"
+@text.register(int)
+def _(value): return "int"
+"""
+
+
+def test_functions_classes_and_imports_are_made_of_the_cells_source(notebook, monkeypatch):
+    package = types.ModuleType("no_such_package")
+    package.missing = len
+    end = notebook.start(DEFINITIONS)
+    with monkeypatch.context() as on_rank:
+        on_rank.setitem(sys.modules, "no_such_package", package)
+        placed = end(lambda packed: on_rank.delitem(sys.modules, "no_such_package") or packed)
+    variables = notebook.variables
+    assert placed.absent == {
+        "missing": "could not be imported here: ModuleNotFoundError: No module named 'no_such_package'"
+    }
+    assert placed.placed == ["SIZE", "functools", "paths", "Tally", "twice", "area", "Box", "Cube", "text"]
+    assert (variables["area"](5), variables["Box"].sides, variables["Cube"]().edge) == (30, [6, 6], 3)
+    assert variables["paths"] is os.path and variables["Tally"] is collections.Counter
+    assert (variables["text"](1), variables["text"](""), "_" in variables) == ("int", "any", False)
+    assert inspect.getsource(variables["twice"]).startswith("def twice(function):")  # TensorFlow's AutoGraph reads it
+    with pytest.raises(NameError, match="missing"):
+        variables["Cube"]().volume()
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "reason"),
+    [
+        ("if n:\n    def f(): pass", "f", "defined in a block"),
+        ("try:\n    import json\nexcept ImportError:\n    json = None", "json", "assigns or deletes it"),
+        ("def f(): pass\nf = [f]", "f", "assigns or deletes it"),
+        ("size = 1\ndef f(k=size): return k\nsize = 2", "f", "reads size, which the cell assigns again later"),
+        ("from math import *", "* of math", "import its names"),
+        ("ddl = 1\ndef f(k=ddl): pass\ndel ddl", "f", "reads ddl"),
+        ("ok = (n for n in [])\n@next(ok, lambda f: f)\ndef f(): pass", "f", "could not be defined here: NameError"),
+        ("class Box: count = 0\nBox.count += 1", "Box.count", "stay on the workers"),
+    ],
+)
+def test_a_definition_that_would_be_another_here_is_said(notebook, source, name, reason):
+    placed = notebook.run(source)
+    assert reason in placed.absent[name] and name not in notebook.variables
+
+
+def test_what_the_notebook_has_already_needs_no_word(notebook):
+    notebook.variables["json"] = json
+    assert notebook.run("import json").placed == []
+    end = notebook.start("import zipfile")
+    notebook.variables["zipfile"] = zipfile
+    assert end() == placing.Placed()
+
+
+def test_the_same_cell_defines_its_functions_again(notebook):
+    notebook.run("def f(): return n\nn = 2")
+    first = notebook.variables["f"]
+    assert notebook.run("def f(): return n\nn = 3\ndef f(): return -n").placed == ["n", "f"]
+    assert first() == 3 and notebook.variables["f"]() == -3
+
+
+def test_an_unfinished_cell_defines_nothing(notebook):
+    assert notebook.run("def f(): pass\nraise KeyboardInterrupt") == placing.Placed()
+
+
+def test_keras_is_imported_when_a_cell_mentions_what_needs_it(notebook, monkeypatch):
+    notebook.mentioned = ["other"]
+    end = notebook.start("from keras import ops\n@ops.wrap\ndef f(): return 1\ndef g(): return ops")
+    package = types.ModuleType("keras")
+    package.ops = types.SimpleNamespace(wrap=lambda function: lambda: 2)
+    monkeypatch.setitem(sys.modules, "keras", package)
+    placed = end(lambda packed: monkeypatch.delitem(sys.modules, "keras") or packed)
+    assert (placed.placed, placed.waiting) == (["g"], ["ops", "f"])
+    monkeypatch.setitem(sys.modules, "keras", package)
+    monkeypatch.delitem(sys.modules, "keras")
+    with monkeypatch.context() as imports:
+        imports.setattr(sys, "meta_path", [KerasFinder(package), *sys.meta_path])
+        assert notebook.again(["unrelated"]).waiting == ["ops", "f"] and "keras" not in sys.modules
+        assert notebook.again(["g"]).placed == ["ops", "f"]
+    assert notebook.variables["f"]() == 2 and notebook.variables["g"]() is package.ops
+
+
+class KerasFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports the package that it has got as Keras."""
+
+    def __init__(self, package):
+        self._package = package
+
+    def find_spec(self, name, path, target=None):
+        return importlib.machinery.ModuleSpec(name, self) if name == "keras" else None
+
+    def create_module(self, spec):
+        return self._package
+
+    def exec_module(self, module):
+        pass
 
 
 def edited(**parts):
