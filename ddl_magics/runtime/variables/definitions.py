@@ -74,19 +74,19 @@ class CellDefinitions:
             lines = self._source.splitlines(True)
             linecache.cache[self._file] = (len(self._source), None, lines, self._file)
 
-    def ready(self, mentioned: Collection[str] | None) -> Sequence[Definition]:
+    def take_executable(self, mentioned: Collection[str] | None) -> Sequence[Definition]:
         """Those to execute now, in the cell's order. The others wait until a cell mentions a name of this one.
 
         mentioned: by the cell that is executed next; None for all.
         """
-        wanted = mentioned is None or not self.names.isdisjoint(mentioned)
-        ready: list[Definition] = []
+        is_mentioned = mentioned is None or not self.names.isdisjoint(mentioned)
+        executable: list[Definition] = []
         waiting: list[Definition] = []
         for definition in self._waiting:
             waits = definition.loads_framework() or not definition.reads.isdisjoint(entry.name for entry in waiting)
-            (waiting if waits and not wanted else ready).append(definition)
+            (waiting if waits and not is_mentioned else executable).append(definition)
         self._waiting = waiting
-        return ready
+        return executable
 
     @property
     def waiting(self) -> list[str]:
@@ -102,8 +102,10 @@ def _left_out(body: Sequence[ast.stmt]) -> Iterator[tuple[str, str]]:
         if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*":
             yield "* of %s" % statement.module, "import its names one by one"
         elif isinstance(statement, _DEFINITIONS):
-            again = {name for later in body[index + 1 :] for name, node in _bindings(later) if not _is_code(node)}
-            read = sorted(again.intersection(_read_at_once(statement)))
+            reassigned = {
+                name for following in body[index + 1 :] for name, node in _bindings(following) if not _is_code(node)
+            }
+            read = sorted(reassigned.intersection(_read_at_once(statement)))
             if read:
                 text = "its definition reads %s, which the cell assigns again later" % read[0]
                 yield from ((name, text) for name, _ in _singly(statement))
@@ -154,9 +156,9 @@ def _read_at_once(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
         yield node.id
     body = node.body if isinstance(node, (*_FUNCTIONS, ast.Lambda)) else []
-    later = body if isinstance(body, list) else [body]
+    deferred = body if isinstance(body, list) else [body]
     for child in ast.iter_child_nodes(node):
-        if child not in later:
+        if child not in deferred:
             yield from _read_at_once(child)
 
 

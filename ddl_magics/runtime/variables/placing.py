@@ -220,7 +220,7 @@ class _Placing:
         made of them."""
         definitions = self._bindings.definitions
         definitions.retain(names)
-        self._answer.absent.update({name: why for name, why in definitions.left_out.items() if name in names})
+        self._answer.absent.update({name: reason for name, reason in definitions.left_out.items() if name in names})
         self._define()
         for owner, attribute in sorted(definitions.attributes):
             if owner in names and owner not in self._answer.absent:
@@ -229,7 +229,7 @@ class _Placing:
                 )
 
     def _define(self) -> None:
-        for definition in self._bindings.definitions.ready(self._mentioned):
+        for definition in self._bindings.definitions.take_executable(self._mentioned):
             name = definition.name
             if definition.is_import or name in cell_names.UNREAD or self._bindings.is_current(name, self._namespace):
                 self._execute(definition)
