@@ -274,8 +274,9 @@ def test_what_the_notebook_has_already_needs_no_word(notebook):
 
 
 def test_the_same_cell_defines_its_functions_again(notebook):
-    notebook.run("def f(): return n\nn = 2")
+    notebook.run("def f(k: int = 0): return n\nn = 2")
     first = notebook.variables["f"]
+    assert first.__annotations__ == {"k": int}  # not as text: the cell has no `from __future__ import annotations`
     assert notebook.run("def f(): return n\nn = 3\ndef f(): return -n").placed == ["n", "f"]
     assert first() == 3 and notebook.variables["f"]() == -3
 
