@@ -55,7 +55,7 @@ class Variables(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         decoder = Decoder(self._objects, self._array, self.__getitem__, self._model)
         try:
-            if "keras" in self._changed.get(name, ()) and name not in self._trained:
+            if not {"keras", "random"}.isdisjoint(self._changed.get(name, ())) and name not in self._trained:
                 raise Missing("its state is set in the notebook's own object alone")
             if name in self._changed and name not in self._trained:
                 content = decoder.content(self._changed[name])

@@ -10,6 +10,7 @@ import ast
 import builtins
 import contextlib
 import difflib
+import functools
 import io
 import pickle
 import symtable
@@ -121,6 +122,10 @@ def used_by_functions(captured: Mapping[str, Any], namespace: Mapping[str, Any])
                 used = {name: namespace[name] for name in _global_names(value.__code__) if name in namespace}
                 reached.update(used)
                 waiting.extend(used.values())
+        elif isinstance(value, functools.partial):
+            waiting += [value.func, value.args, value.keywords]
+        elif type(value).__module__.startswith("tensorflow.") and hasattr(value, "python_function"):
+            waiting.append(value.python_function)
         else:
             waiting.append(type(value))
     return {name: value for name, value in reached.items() if not isinstance(value, types.ModuleType)}

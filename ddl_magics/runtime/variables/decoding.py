@@ -10,7 +10,7 @@ import re
 import sys
 from typing import Any, Callable, Mapping, Sequence
 
-from . import tables
+from . import generators, tables
 from .encoding import ARRAY_KINDS, FACTORIES, MAX_DEPTH, SCALAR_KINDS
 
 _SCALAR = re.compile(r"[<>|=][%s][1-8]" % SCALAR_KINDS)
@@ -136,6 +136,8 @@ class Decoder:
             pairs, deleted = _list(content)
             values = {_text(name): self._value(value, depth + 1) for name, value in map(_list, _list(pairs))}
             return Attributes(values, [_text(name) for name in _list(deleted)])
+        if kind == "random":
+            return generators.State(self._value(content, depth + 1))
         if kind in ("frame", "series", "index"):
             return tables.decode(kind, content, lambda encoded: self._value(encoded, depth + 1))
         raise ValueError("there is no kind %.40r" % kind)

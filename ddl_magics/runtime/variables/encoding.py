@@ -30,6 +30,7 @@ name had when the run began.
     what has changed   content, beside that of an object
     attributes         [[[name, value], ...], [name, ...]]: set and deleted, of an object of the notebook's classes
     keras              keras_state.py
+    random             value: generators.py
 """
 
 from __future__ import annotations

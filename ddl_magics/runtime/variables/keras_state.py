@@ -15,7 +15,11 @@ from .trained import CannotRestore
 
 #: Classes that have such a state, by their packages.
 _KERAS = frozenset(("Layer", "Optimizer", "BaseOptimizer", "Metric", "SeedGenerator", "Variable", "KerasVariable"))
-_CLASSES: Mapping[str, Any] = {"keras": _KERAS, "tf_keras": _KERAS, "tensorflow": frozenset(("BaseResourceVariable",))}
+_CLASSES: Mapping[str, Any] = {
+    "keras": _KERAS,
+    "tf_keras": _KERAS,
+    "tensorflow": frozenset(("BaseResourceVariable", "Generator")),
+}
 
 #: Of a variable of the notebook: its object's text, and its index there.
 VariableAddress = Tuple[str, int]
@@ -42,7 +46,7 @@ def is_a(value: Any, name: str) -> bool:
 def variables(value: Any) -> list[Variable]:
     """All variables of its state, also of random numbers; those of a layer or model without its metrics."""
     if not is_a(value, "Layer"):
-        if is_a(value, "SeedGenerator"):
+        if is_a(value, "SeedGenerator") or type(value).__name__ == "Generator":
             return [value.state]
         if not any(is_a(value, name) for name in ("Optimizer", "BaseOptimizer", "Metric")):
             return [value]
@@ -68,18 +72,19 @@ def array_of(variable: Variable) -> Any:
     return np.asarray(view() if view is not None else variable)
 
 
-def _layers(value: Any) -> Sequence[Layer]:
+def layers(value: Any) -> Sequence[Layer]:
+    """Itself and all that are in it; none of what is no layer or model."""
     flatten: Callable[[], Iterator[Layer]] = getattr(value, "_flatten_layers", lambda: iter(()))
     return list(flatten())
 
 
 def _trainable(value: Any) -> list[bool]:
-    return [bool(layer.trainable) for layer in _layers(value)]
+    return [bool(layer.trainable) for layer in layers(value)]
 
 
 def _tables(value: Any) -> Iterator[tuple[int, Any]]:
     """(index of a layer in it, what the layer has learned of data besides variables)."""
-    for index, layer in enumerate(_layers(value)):
+    for index, layer in enumerate(layers(value)):
         name = type(layer).__name__
         if is_a(layer, "IndexLookup"):
             yield index, [_plain(token) for token in layer.get_vocabulary()]
@@ -124,7 +129,7 @@ def encoded(
     """
     import numpy as np
 
-    for layer in _layers(value):
+    for layer in layers(value):
         if is_a(layer, "IndexLookup") and getattr(layer, "idf_weights", None) is not None:
             raise CannotTravel("its weights of TF-IDF cannot travel: adapt it in a cell of its own")
     trained = None
@@ -163,14 +168,14 @@ def apply(value: Any, state: Any, array: Callable[[int], Any], variable_at: Call
         raise CannotRestore("its variables have other shapes here")
     for variable, content in zip(targets, arrays):
         variable.assign(content)
-    layers = _layers(value)
-    if len(layers) == len(state["trainable"]):
-        for layer, trainable in zip(layers, state["trainable"]):
+    flat = layers(value)
+    if len(flat) == len(state["trainable"]):
+        for layer, trainable in zip(flat, state["trainable"]):
             if layer.trainable != trainable:
                 layer.trainable = bool(trainable)
     for index, content in state["tables"]:
-        _set_table(layers[index], content)
-    for layer in layers:
+        _set_table(flat[index], content)
+    for layer in flat:
         if type(layer).__name__ == "Normalization":
             layer.finalize_state()
 

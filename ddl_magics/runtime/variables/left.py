@@ -11,7 +11,7 @@ from typing import Any, Collection, Mapping, Sequence
 
 from ..keras_types import Model, is_of_keras
 from ..random_streams import CellStreams
-from . import cell_names, fingerprint, keras_state, parts
+from . import cell_names, fingerprint, generators, keras_state, parts
 from .definitions import CellDefinitions
 from .encoding import CannotTravel, Encoder
 
@@ -79,6 +79,8 @@ class CellVariables:
                     values[name] = budget.fitting(value, encoder.encode)
                 elif parts.is_instance(value):
                     changed[name] = self._attributes(name, value, budget, encoder, absent)
+                elif generators.is_generator(value):
+                    changed[name] = {"random": budget.fitting(generators.state(value), encoder.encode)}
                 elif keras_state.has_state(value):
                     state = functools.partial(self._state, encoder, models)
                     changed[name] = budget.fitting(value, state, is_trained=any(value is model for model in models))
@@ -88,6 +90,7 @@ class CellVariables:
                 is_tool = is_of_keras(type(value)) or type(value).__name__ == "GradientTape"
                 is_new = self._notebooks.get(name) is not value
                 (of_keras if is_tool and is_new else absent)[name] = str(error)
+        absent.update(self._copied(models, values))
         deleted = [name for name in sorted(self._assigned) if name not in namespace] if finished else []
         defined = self._defined(namespace) if finished else []
         if not (trained or changed or values or absent or of_keras or deleted or defined or self._final_states):
@@ -126,6 +129,21 @@ class CellVariables:
                 changed.append((text, value))
         return sorted(new + changed, key=lambda pair: size(pair[1]))
 
+    def _copied(self, models: Sequence[Model], values: Mapping[str, Any]) -> dict[str, str]:
+        """The notebook's layers and models that are in a model which the cell has made: that one comes with copies."""
+        layers = {id(value): text for text, value in self._notebooks.items() if keras_state.is_a(value, "Layer")}
+        copied = {}
+        for name, encoded in values.items():
+            model = models[encoded["model"]] if isinstance(encoded, dict) and "model" in encoded else None
+            for layer in keras_state.layers(model):
+                text = layers.get(id(layer))
+                if text is not None:
+                    copied["%s within %s" % (text, name)] = "a copy is there: take %s.get_layer(%r)" % (
+                        name,
+                        layer.name,
+                    )
+        return copied
+
     def _attributes(
         self, text: str, instance: Any, budget: _Budget, encoder: Encoder, absent: dict[str, str]
     ) -> dict[str, Any]:
@@ -152,13 +170,15 @@ class CellVariables:
 
 def is_compared(value: Any) -> bool:
     """Whether its changes are noticed."""
-    return can_change(value) or parts.is_instance(value) or keras_state.has_state(value)
+    return any(test(value) for test in (can_change, parts.is_instance, keras_state.has_state, generators.is_generator))
 
 
 def print_of(value: Any, every_element: bool = False) -> Any:
     """A fingerprint of what `is_compared`; of an object of a cell's class {attribute: fingerprint}."""
     if keras_state.has_state(value):
         return keras_state.print_of(value)
+    if generators.is_generator(value):
+        return fingerprint.of(generators.state(value), every_element)
     if not parts.is_instance(value):
         return fingerprint.of(value, every_element)
     attributes = parts.attributes(value)

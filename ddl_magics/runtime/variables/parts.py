@@ -8,12 +8,16 @@ from __future__ import annotations
 import types
 from typing import Any, Iterator, Mapping
 
-from .keras_state import has_state
+from .keras_state import has_state, is_a
 
 #: More are not looked at: a list of many objects is compared as one value.
 MAX_OBJECTS = 1000
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _PLAIN_TYPES = frozenset(_PLAIN)
+#: (library, class) of objects that keep what they have learned in attributes.
+_LEARNING = frozenset((("keras", "Callback"), ("tf_keras", "Callback"), ("sklearn", "BaseEstimator")))
+#: Of a callback: what its fit sets.
+_OF_FIT = frozenset(("_model", "model", "_params", "params", "monitor_op"))
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 
@@ -45,6 +49,8 @@ def _contents(value: Any) -> Iterator[tuple[str, Any]]:
     """(what follows a value's text, the content) of what is entered, and named so in a cell."""
     if is_instance(value):
         yield from ((".%s" % name, content) for name, content in sorted(attributes(value).items()))
+    elif is_a(value, "Layer"):
+        yield from ((".%s" % name, content) for name, content in _state_beside_layers(value))
     elif isinstance(value, (dict, list, tuple)) and _PLAIN_TYPES.issuperset(
         map(type, value.values() if isinstance(value, dict) else value)
     ):
@@ -55,15 +61,31 @@ def _contents(value: Any) -> Iterator[tuple[str, Any]]:
         yield from (("[%d]" % index, content) for index, content in enumerate(value))
 
 
+def _state_beside_layers(layer: Any) -> Iterator[tuple[str, Any]]:
+    """The optimizer of a model; optimizers and metrics that are attributes of a cell's layer or model."""
+    own = vars(layer) if type(layer).__module__ == "__main__" else {"optimizer": getattr(layer, "optimizer", None)}
+    for name, value in sorted(own.items()):
+        if not name.startswith("_") and has_state(value) and not is_a(value, "Layer"):
+            yield name, value
+
+
 def is_instance(value: Any) -> bool:
-    """Whether it is an object of a class that a cell has defined, and no object of Keras."""
-    return type(value).__module__ == "__main__" and not isinstance(value, (type, dict, list)) and not has_state(value)
+    """Whether its attributes are compared: it is of a class that a cell has defined, or of a library's class that keeps
+    in them what it has learned; and no object of Keras with variables."""
+    if isinstance(value, (type, dict, list)) or has_state(value):
+        return False
+    return type(value).__module__ == "__main__" or any(
+        (str(cls.__module__).partition(".")[0], cls.__name__) in _LEARNING for cls in type(value).__mro__
+    )
 
 
 def attributes(instance: Any) -> dict[str, Any]:
     """Those that are its own, in slots as well."""
     slots = [name for cls in type(instance).__mro__ for name in _slots(cls) if hasattr(instance, name)]
-    return {**{name: getattr(instance, name) for name in slots}, **getattr(instance, "__dict__", {})}
+    own = {**{name: getattr(instance, name) for name in slots}, **getattr(instance, "__dict__", {})}
+    if is_a(instance, "Callback"):
+        own = {name: value for name, value in own.items() if name not in _OF_FIT}
+    return own
 
 
 def _slots(cls: type) -> Iterator[str]:

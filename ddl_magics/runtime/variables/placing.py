@@ -17,7 +17,7 @@ from typing import Any, Callable, Collection, Dict, Iterator, Mapping, MutableMa
 
 from .. import random_streams
 from ..keras_types import Model
-from . import cell_names, keras_state, parts, trained
+from . import cell_names, generators, keras_state, parts, trained
 from .decoding import Attributes, Damaged, Decoder, Missing, loaded_array
 from .definitions import CellDefinitions, Definition
 from .left import FILE, INDEX, MAX_BYTES, is_compared, is_object, print_of
@@ -311,6 +311,11 @@ class _Placing:
                 parts.set_attribute(target, attribute, value)
             for attribute in content.deleted:
                 parts.delete_attribute(target, attribute)
+        elif isinstance(content, generators.State):
+            try:
+                generators.set_state(target, content)
+            except (ValueError, TypeError, KeyError) as error:
+                raise Damaged(str(error)) from error
         elif isinstance(target, (list, bytearray)):
             target[:] = content
         elif isinstance(target, dict) or (hasattr(target, "clear") and hasattr(target, "update")):

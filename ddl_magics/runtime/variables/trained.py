@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import sys
+import tempfile
 import zipfile
 from types import ModuleType
 from typing import Any, Mapping
@@ -35,7 +37,10 @@ def load(path: str, custom_objects: Mapping[str, Any]) -> Model:
     if functions_in(path)[0]:
         raise CannotRestore("the code of its Lambda layers is not loaded unasked: model() of the run loads it")
     try:
-        return keras.models.load_model(path, custom_objects=dict(custom_objects))
+        with tempfile.TemporaryDirectory() as folder:
+            named = os.path.join(folder, "model.keras")  # Keras tells the format by the name; a driver's file has none
+            os.symlink(os.path.abspath(path), named)
+            return keras.models.load_model(named, custom_objects=dict(custom_objects))
     except Exception as error:  # of Keras and of the notebook's own classes, of many kinds
         raise CannotRestore(_first_line(error)) from error
 
@@ -59,6 +64,8 @@ def restore(model: Model, weights_path: str, model_path: str | None, custom_obje
         raise CannotRestore("its weights have other shapes here")
     model.set_weights(weights)
     if model_path is None:
+        if getattr(model, "optimizer", None) is None:
+            return
         raise CannotRestore("its weights have come, its optimizer has not")
     try:
         _restore_optimizer(model, model_path, config.get("compile_config"), custom_objects)

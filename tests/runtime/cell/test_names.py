@@ -1,5 +1,6 @@
 """Which names travel with a cell, and what is said of those that cannot."""
 
+import functools
 import inspect
 import linecache
 import sys
@@ -8,6 +9,7 @@ import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from support.refusals import one_line
 
 from ddl_magics.runtime.cell import names
@@ -246,4 +248,7 @@ def test_what_functions_of_cells_use_is_known():
     used = names.used_by_functions({"train": session["train"]}, session)
     assert {name for name in used if not isinstance(used[name], type)} == {"noted", "factor", "inner"}
     assert names.used_by_functions({"callbacks": [session["Noted"]()]}, session).keys() == {"noted", "factor", "inner"}
+    for wrap in (functools.partial, tf.function):
+        compiled = {"run": wrap(session["Noted"].on_epoch_end)}
+        assert names.used_by_functions(compiled, session).keys() == {"noted"}
     assert names.used_by_functions({"len": len, "x": [1, 2.5]}, session) == {}

@@ -8,13 +8,16 @@ import io
 import json
 import os
 import pickle
+import random
 import sys
 import types
 import zipfile
 
+import keras
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.preprocessing import StandardScaler
 
 from ddl_magics.runtime.cell import names
 from ddl_magics.runtime.variables import placing
@@ -130,6 +133,28 @@ def test_an_object_of_the_notebooks_classes_gets_its_attributes(objects):
 def test_an_attribute_that_cannot_come_is_said(objects):
     placed = objects.run("counter.value += 1; counter.log = (n for n in [])")
     assert placed.absent == {"counter.log": "a generator"} and objects.variables["counter"].value == 1
+
+
+def test_generators_of_random_numbers_go_on_where_the_cell_has_stopped(notebook):
+    made = {"rng": np.random.default_rng(3), "old": np.random.RandomState(4), "dice": random.Random(5)}
+    notebook.variables.update(made)
+    plain = pickle.loads(pickle.dumps(made))
+    draws = "drawn = [rng.random(), old.normal(), dice.random()]"
+    placed = notebook.run(draws)
+    assert sorted(placed.placed) == ["dice", "drawn", "old", "rng"] and notebook.variables["rng"] is made["rng"]
+    for _ in range(2):
+        exec(draws, plain)
+        assert notebook.variables["drawn"] == plain["drawn"]
+        exec(draws, notebook.variables)
+
+
+def test_what_an_estimator_and_a_callback_have_learned_is_in_them(notebook):
+    scaler, stopping = StandardScaler(), keras.callbacks.EarlyStopping("loss")
+    notebook.variables.update(steps=[("scale", scaler)], scaler=scaler, stopping=stopping)
+    placed = notebook.run("scaler.fit(x[:, None]); stopping.set_model(len); stopping.best = 0.5; stopping.wait = 2")
+    assert sorted(placed.placed) == ["scaler", "stopping"] and not placed.absent
+    assert scaler.mean_.tolist() == [1.5] and scaler.transform([[1.5]]).tolist() == [[0.0]]
+    assert (stopping.best, stopping.wait, stopping.model) == (0.5, 2, None)
 
 
 @pytest.mark.parametrize("later", ["counter.value = 5", "counter = 1"])
@@ -344,7 +369,7 @@ def test_only_names_that_the_cell_assigns_are_set(notebook):
         lambda packed: packed[: len(packed) // 2],
         edited(values=[]),
         edited(values={"h": {"array": 0}}),
-        edited(values={"h": {"object": 1}}),
+        edited(values={"h": {"object": 9}}),
         edited(trained={"x": {}}),
         edited(trained={"x": {"model": "0", "history": None}}),
         edited(absent={"h": []}),
@@ -352,9 +377,11 @@ def test_only_names_that_the_cell_assigns_are_set(notebook):
         edited(streams={"NumPy": ["MT19937", [1 << 32] * 624, 0, 0, 0.0]}),
         edited(streams={"Keras": [1, [0, "1"]]}),
         edited(streams={"Fortran": 1}),
+        edited(changed={"rng": {"random": {"tuple": [3]}}}),
     ],
 )
 def test_a_file_of_another_form_sets_nothing(notebook, change):
+    notebook.variables["rng"] = np.random.default_rng(3)
     before = dict(notebook.variables)
-    placed = notebook.start("h = 1")(change)
+    placed = notebook.start("h = rng.random()")(change)
     assert "cannot be read" in placed.absent["the variables of the run"] and notebook.variables == before

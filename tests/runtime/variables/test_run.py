@@ -53,6 +53,45 @@ def test_a_cell_that_runs_twice_leaves_what_plain_cells_leave(rank_pool, tmp_pat
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
+TWO = """
+class Two(keras.Model):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner, self.best = inner, keras.optimizers.Adam(0.1)
+
+    def call(self, rows):
+        return self.inner(rows)
+"""
+OWN_STEP = """
+with tf.GradientTape() as tape:
+    loss = tf.reduce_mean((two(x) - y) ** 2)
+two.best.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+rng.normal([])
+top = keras.Sequential([layer, keras.layers.Dense(1)])
+top.compile("sgd", "mse")
+top.fit(x, y, verbose=0)
+"""
+
+
+@pytest.mark.timeout(300)
+def test_an_optimizer_within_a_model_and_a_layer_that_a_new_model_copies(rank_pool):
+    plain, variables = ({"__name__": "__main__", **notebook()} for _ in range(2))
+    for each in (plain, variables):
+        exec(TWO, each)
+        layer = each["keras"].layers.Dense(4, name="first")
+        layer.build((None, 4))
+        each.update(two=each["Two"](each["model"]), rng=each["tf"].random.Generator.from_seed(1), layer=layer)
+    exec(OWN_STEP, plain)
+    ended = launch.finished(rank_pool(2), OWN_STEP, variables)
+    reply = launch.load_driver().place(json.dumps({"run": ended.run, "folder": None, "mentioned": None}), variables)
+    absent = {"layer within top": "a copy is there: take top.get_layer('first')"}
+    assert json.loads(reply)["absent"] == absent and not json.loads(reply)["kept"]
+    assert int(variables["two"].best.iterations) == 1
+    assert float(variables["rng"].normal([])) == float(plain["rng"].normal([]))
+    for ours, theirs in zip(variables["model"].get_weights(), plain["model"].get_weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
 #: A loop of the cell's own, and layers that learn outside of a fit.
 LOOP = """
 normalizer.adapt(x)
