@@ -384,7 +384,8 @@ class Follower:
 
     def _place_variables(self) -> None:
         """Have the driver set the variables of its session. In a kernel the notebook does it itself, between cells."""
-        if self.cluster.in_kernel or not has_variables(self.timeline.events()):
+        ended_well = self.timeline.state in (ev.FINISHED, ev.STOPPED)
+        if self.cluster.in_kernel or not ended_well or not has_variables(self.timeline.events()):
             return
         deadline = time.monotonic() + LOST_SECONDS
         while True:

@@ -31,8 +31,10 @@ def told(run: str, brought: BroughtBack, waited: bool) -> Iterator[str]:
             "has made of it"
         )
     if brought.absent:
-        reasons = [f"{name} ({why})" for name, why in brought.absent.items()]
-        yield f"not in the notebook: {listed(reasons)}"
+        names_of: dict[str, list[str]] = {}
+        for name, why in brought.absent.items():
+            names_of.setdefault(why, []).append(name)
+        yield f"not in the notebook: {listed([f'{listed(names)} ({why})' for why, names in names_of.items()])}"
 
 
 class Variables(Mapping[str, Any]):
