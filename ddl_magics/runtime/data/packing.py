@@ -184,7 +184,7 @@ def _number_array(values: Sequence[Any], dtype: str) -> np.ndarray:
     """The array of Python's numbers; ValueError where a text is among them, of which NumPy would make a number."""
     text = _first_text(values)
     if text is not None:
-        raise ValueError("it has numbers, and %r, which is a text: make all values numbers, or all texts" % (text,))
+        raise ValueError("it has %r, a text in place of a number: make all values numbers, or all texts" % (text,))
     return fitting(np.array(values, _widest(dtype)), dtype)
 
 

@@ -156,7 +156,7 @@ def test_a_text_among_numbers_is_refused_though_numpy_would_make_a_number_of_it(
     series = pd.Series(values, dtype=object)
     known = columns.describe("df", pd.DataFrame({"v": series}), "v")
     known = {**known, "ragged": "if needed"} if known["depth"] else known
-    with pytest.raises(ValueError, match=r"^column 'v': it has numbers, and b?'5', which is a text: make all values"):
+    with pytest.raises(ValueError, match=r"^column 'v': it has b?'5', a text in place of a number: make all values"):
         packing.column_arrays([columns.pandas_values(series)], [known], [[0]])
 
 
