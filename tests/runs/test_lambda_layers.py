@@ -37,6 +37,9 @@ def halved(values):
     return values / 2
 
 
+halved.__module__ = "__main__"  # a cell's: it is pickled by value, for executors that have none of the tests' modules
+
+
 def saved(folder, seed=1):
     """(a model whose Lambda layers use names and a function of the notebook, its file)."""
     keras.utils.set_random_seed(seed)
@@ -70,7 +73,9 @@ def script(file, python=PYTHON):
 def trained(file, **versions):
     """The run that has trained it."""
     cluster = FakeCluster(script(file, **versions), artifacts={"model-0.keras": file.read_bytes()})
-    return Session(cluster).submit(parse("--name digits"), {}).wait(10)
+    run = Session(cluster).submit(parse("--name digits"), {}).wait(10)
+    assert run.settled(10)
+    return run
 
 
 def flipped(file):

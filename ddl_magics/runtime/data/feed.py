@@ -434,7 +434,9 @@ def _tensor(index: int, sets: Sequence[Rows], plan: DataPlan) -> TensorLayout:
         use = records.RAGGED + use
     if use == dtype.name and index in roles.indices(plan.arrangement["label"]):
         use = "int64"
-    text_bytes = -(-sum(packed.text_bytes[index] for packed in sets) // sum(packed.rows for packed in sets))
+    text_bytes = 0
+    if is_ragged or use in ("string", "sparse"):
+        text_bytes = -(-sum(packed.text_bytes[index] for packed in sets) // sum(packed.rows for packed in sets))
     name = "features" if matrix else name
     return {
         "name": name,
