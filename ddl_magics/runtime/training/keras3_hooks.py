@@ -37,7 +37,8 @@ class Keras3Hooks(KerasHooks):
     metrics_container, built_metrics = compile_utils.CompileMetrics, "metrics"
     resumes_within_epochs = True
     _train_data: Any = None  # the iterator of the fit in progress
-    _compiled_counts: list[Variable] | None = None  # the iterations of optimizers in the function that is called
+    #: Of the function that is called: id of an optimizer -> its iterations.
+    _compiled_counts: dict[int, Variable] | None = None
     _seeded_by_cell = False
 
     def install(self) -> None:
@@ -141,7 +142,7 @@ class Keras3Hooks(KerasHooks):
 
     def _takes_single_batches(self, function: Callable[[Any], Any], compiled: bool) -> Callable[[Any], Any]:
         """A function of an iterator, which is not one of tf.data where it has the batch of a `train_on_batch`."""
-        counts: list[Variable] = []
+        counts: dict[int, Variable] = {}
 
         @functools.wraps(function)
         def cutting(iterator: Any) -> Any:
@@ -151,7 +152,7 @@ class Keras3Hooks(KerasHooks):
                 return function(map(self.call_data.cut_batch, iterator) if single else iterator)
             except tf.errors.OutOfRangeError:
                 # In a graph of Keras that XLA does not compile, the step that finds no batch is counted, too.
-                for iterations in counts:
+                for iterations in counts.values():
                     iterations.assign_add(1)
                 raise
             finally:
@@ -206,7 +207,7 @@ class Keras3Hooks(KerasHooks):
     ) -> Any:
         counts = self._compiled_counts
         if counts is not None and compiled_update.can_compile(optimizer, gradients, variables):
-            counts[:] = [*(known for known in counts if known is not optimizer.iterations), optimizer.iterations]
+            counts[id(optimizer)] = optimizer.iterations
         return compiled_update.apply(update, optimizer, gradients, variables)
 
     def hook_losses(self) -> None:
