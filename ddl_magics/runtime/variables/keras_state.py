@@ -13,34 +13,35 @@ from . import fingerprint
 from .encoding import CannotTravel
 from .trained import CannotRestore
 
-#: Classes that have such a state, by their packages.
-_KERAS = frozenset(("Layer", "Optimizer", "BaseOptimizer", "Metric", "SeedGenerator", "Variable", "KerasVariable"))
-_CLASSES: Mapping[str, Any] = {
-    "keras": _KERAS,
-    "tf_keras": _KERAS,
-    "tensorflow": frozenset(("BaseResourceVariable", "Generator")),
-}
+#: (package, class) of what has such a state.
+_STATEFUL = frozenset(
+    (package, name)
+    for package in ("keras", "tf_keras")
+    for name in ("Layer", "Optimizer", "BaseOptimizer", "Metric", "SeedGenerator", "Variable", "KerasVariable")
+).union((("tensorflow", "BaseResourceVariable"), ("tensorflow", "Generator")))
 
 #: Of a variable of the notebook: its object's text, and its index there.
 VariableAddress = Tuple[str, int]
 
 
-def has_state(value: Any) -> bool:
-    """Whether it is such an object."""
-    return not isinstance(value, type) and _have_state(type(value))  # type: ignore[arg-type]  # a class can be hashed
+def classes(value: Any) -> frozenset[tuple[str, str]]:
+    """(package, name) of its class and of those that this is derived from."""
+    return _bases(type(value))  # type: ignore[arg-type]  # a class can be hashed
 
 
 @functools.lru_cache(maxsize=256)
-def _have_state(kind: type) -> bool:
-    return any(cls.__name__ in _CLASSES.get(str(cls.__module__).partition(".")[0], ()) for cls in kind.__mro__)
+def _bases(kind: type) -> frozenset[tuple[str, str]]:
+    return frozenset((str(cls.__module__).partition(".")[0], cls.__name__) for cls in kind.__mro__)
+
+
+def has_state(value: Any) -> bool:
+    """Whether it is such an object."""
+    return not isinstance(value, type) and not _STATEFUL.isdisjoint(classes(value))
 
 
 def is_a(value: Any, name: str) -> bool:
     """Whether it is of Keras' class of this name."""
-    return any(
-        cls.__name__ == name and str(cls.__module__).partition(".")[0] in ("keras", "tf_keras")
-        for cls in type(value).__mro__
-    )
+    return not classes(value).isdisjoint((("keras", name), ("tf_keras", name)))
 
 
 def variables(value: Any) -> list[Variable]:

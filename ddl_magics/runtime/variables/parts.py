@@ -8,7 +8,7 @@ from __future__ import annotations
 import types
 from typing import Any, Iterator, Mapping
 
-from .keras_state import has_state, is_a
+from .keras_state import classes, has_state, is_a
 
 #: More are not looked at: a list of many objects is compared as one value.
 MAX_OBJECTS = 1000
@@ -74,9 +74,7 @@ def is_instance(value: Any) -> bool:
     in them what it has learned; and no object of Keras with variables."""
     if isinstance(value, (type, dict, list)) or has_state(value):
         return False
-    return type(value).__module__ == "__main__" or any(
-        (str(cls.__module__).partition(".")[0], cls.__name__) in _LEARNING for cls in type(value).__mro__
-    )
+    return type(value).__module__ == "__main__" or not _LEARNING.isdisjoint(classes(value))
 
 
 def attributes(instance: Any) -> dict[str, Any]:
