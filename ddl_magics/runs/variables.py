@@ -57,13 +57,13 @@ class Variables(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         decoder = Decoder(self._objects, self._array, self.__getitem__, self._model)
         try:
-            if not {"keras", "random"}.isdisjoint(self._changed.get(name, ())) and name not in self._trained:
-                raise Missing("its state is set in the notebook's own object alone")
-            if name in self._changed and name not in self._trained:
-                content = decoder.content(self._changed[name])
-                return content.values if isinstance(content, Attributes) else content
             if name in self._trained:
                 return self._model(self._trained[name]["model"])
+            if name in self._changed:
+                if not {"keras", "random"}.isdisjoint(self._changed[name]):
+                    raise Missing("its state is set in the notebook's own object alone")
+                content = decoder.content(self._changed[name])
+                return content.values if isinstance(content, Attributes) else content
             if name in self._values:
                 return decoder.decode(self._values[name])
         except (Damaged, Missing) as error:
