@@ -6,15 +6,27 @@ changed since the run began is never replaced.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.files.names import FILES, is_inside, listed
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store.files import synchronize_folder
+
+#: So many files of the notebook's folder are remembered when a run begins: a stat each, some 40 ms in all.
+MAX_REMEMBERED = 10_000
+
+
+#: (inode, size, mtime in ns, ctime in ns).
+FileState: TypeAlias = tuple[int, int, int, int]
 
 
 class CannotPlace(Exception):
@@ -33,6 +45,71 @@ class CellFile:
     def artifact(self) -> str:
         """Its name for `Cluster.fetch`."""
         return FILES + self.name
+
+
+@dataclass(frozen=True)
+class FolderState:
+    """What was in the notebook's folder when a run began, as far as it is known.
+
+    An old time of change proves nothing: `mv`, `cp -p` and `tar` keep that of their source, and clocks are set back.
+
+    Attributes:
+        began: when the run began, by the clock of the folder's file system, in seconds since the epoch.
+        files: inode, size, mtime and ctime of files, by path with links resolved; the outer folders' come first.
+        is_complete: `files` has all files of the folder.
+    """
+
+    began: float
+    files: Mapping[str, FileState] = field(default_factory=dict)
+    is_complete: bool = False
+
+    @classmethod
+    def of(cls, folder: str | Path) -> FolderState:
+        """The state now; that of an empty folder where there is none, or none that can be read."""
+        began = _file_system_time(folder)
+        files: dict[str, FileState] = {}
+        for path, status in _files_below(os.path.realpath(folder)):
+            if len(files) == MAX_REMEMBERED:
+                return cls(began, files)
+            files[path] = _file_state(status)
+        return cls(began, files, is_complete=True)
+
+    def has_changed(self, path: Path) -> bool:
+        """Whether there is something at a path in the folder that was not there, or was another, when the run began."""
+        try:
+            status = path.lstat()
+        except FileNotFoundError:
+            return False
+        state = self.files.get(os.path.join(os.path.realpath(path.parent), path.name))
+        if state is not None:
+            return state != _file_state(status) or status.st_mtime > self.began
+        return self.is_complete or max(status.st_mtime, status.st_ctime) > self.began
+
+
+def _file_state(status: os.stat_result) -> FileState:
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _file_system_time(folder: str | Path) -> float:
+    """The time by the clock of a folder's file system, as of NFS; by this host's where nothing can be written."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            return os.fstat(file.fileno()).st_mtime
+    except OSError:
+        return time.time()
+
+
+def _files_below(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    """(path, status) of what is below a folder and is no folder, the outer ones first."""
+    folders = deque([folder])
+    while folders:
+        with contextlib.suppress(OSError), os.scandir(folders.popleft()) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                else:
+                    with contextlib.suppress(OSError):  # removed meanwhile
+                        yield entry.path, entry.stat(follow_symlinks=False)
 
 
 def cell_files(events: Iterable[ev.RawEvent]) -> dict[str, CellFile]:
@@ -85,16 +162,16 @@ def target(folder: str | None, name: str, subfolder: str = "") -> Path:
     return path
 
 
-def move_into_place(arrived: Path, path: Path, run: str, began: float) -> Path:
+def move_into_place(arrived: Path, path: Path, run: str, before: FolderState) -> Path:
     """Move a fetched file to `path`, or beside it if that must stay; returns its path.
 
     Args:
         arrived: the fetched file, in the same folder as `path`.
         path: from `target`.
         run: name of the run; part of the file's name if `path` must stay.
-        began: when the run began, in seconds since the epoch.
+        before: the state of the folder when the run began.
     """
-    if _is_kept(path, began):
+    if _is_kept(path, before):
         number = 0
         free_path = path.with_name(f"{path.stem}.{run}{path.suffix}")
         while os.path.lexists(free_path):
@@ -106,12 +183,9 @@ def move_into_place(arrived: Path, path: Path, run: str, began: float) -> Path:
     return path
 
 
-def _is_kept(path: Path, began: float) -> bool:
-    """Whether what is at the path must stay: a newer file, a folder, or a link."""
-    try:
-        return path.is_symlink() or (not path.is_file() and path.exists()) or path.stat().st_mtime > began
-    except FileNotFoundError:
-        return False
+def _is_kept(path: Path, before: FolderState) -> bool:
+    """Whether what is at the path must stay: what has changed since the run began, a folder, or a link."""
+    return path.is_symlink() or (path.exists() and not path.is_file()) or before.has_changed(path)
 
 
 def summary(placed: Mapping[str, Path], folder: str, sizes: Mapping[str, int]) -> list[tuple[str, str]]:

@@ -112,6 +112,8 @@ class Follower:
         self._offset = own_events(events)
         #: When the run began by this machine's clock; approximate for an attached run.
         self._began = min((event.time for event in map(ev.parse, events)), default=0.0)
+        #: The notebook's folder when the run began; of an attached run, only when that was.
+        self._before = cell_files.FolderState(self._began)
         self._silent = False
         self._noted_unreadable = False
         self._noted_merged = self.timeline.has_merged_values
@@ -234,6 +236,8 @@ class Follower:
             self.recorder.emit("state", state=ev.PREFLIGHT, message=status.message)
             self._decided.set()
         self._began = time.time()
+        if self.spec.folder is not None:
+            self._before = cell_files.FolderState.of(Path(self.spec.folder, cell_files.subfolder(self.spec)))
         answer = self.cluster.launch(self.spec, self._namespace)
         if isinstance(answer, Postponed):
             self.recorder.emit("state", state=ev.QUEUED, message=answer.message)
@@ -479,7 +483,7 @@ class Follower:
                 raise cell_files.CannotPlace(f"{file.name} could not be fetched: {problem}")
             if to is not None:
                 return arrived.replace(to)
-            path = cell_files.move_into_place(arrived, path, self.spec.name, self._began)
+            path = cell_files.move_into_place(arrived, path, self.spec.name, self._before)
         except OSError as error:
             raise cell_files.CannotPlace(f"{file.name}: {error}") from None
         finally:

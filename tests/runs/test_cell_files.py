@@ -1,6 +1,7 @@
 """What a cell has written comes to the notebook's folder, and nowhere else."""
 
 import os
+import shutil
 import time
 
 import pytest
@@ -10,7 +11,7 @@ from support.fake_cluster import FakeCluster, notices, state, training
 from ddl_magics import store
 from ddl_magics.clusters import sent_files
 from ddl_magics.options.parsing import parse
-from ddl_magics.runs import follower
+from ddl_magics.runs import cell_files, follower
 from ddl_magics.runs.run import Run
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec
@@ -81,6 +82,56 @@ def test_what_is_newer_than_the_run_is_never_replaced(notebook, tmp_path):
     }
     beside = "folder as folder.digits, link as link.digits, new.csv as new.digits-1.csv"
     assert notices(run) == [f"kept beside what has changed in {notebook} since the run began: {beside}"]
+
+
+def _by_mv(mine, target):
+    os.rename(mine, target)
+
+
+def _by_cp(mine, target):
+    shutil.copy2(mine, target)
+
+
+def _by_a_clock_set_back(mine, target):
+    target.write_bytes(b"mine, long ago")
+
+
+@pytest.mark.parametrize("existed", [True, False])
+@pytest.mark.parametrize("change", [_by_mv, _by_cp, _by_a_clock_set_back])
+def test_what_is_moved_into_place_during_a_run_stays(notebook, tmp_path, monkeypatch, change, existed):
+    mine, target = tmp_path / "month.csv", notebook / "result.csv"
+    mine.write_bytes(b"mine, long ago")
+    os.utime(mine, (1e9, 1e9))
+    if existed:
+        target.write_bytes(b"old")
+    cluster = cluster_with({"result.csv": b"of the run"})
+    launch = cluster.launch
+
+    def launch_then_change(spec, namespace):
+        change(mine, target)
+        os.utime(target, (1e9, 1e9))
+        return launch(spec, namespace)
+
+    monkeypatch.setattr(cluster, "launch", launch_then_change)
+    run = submit(cluster)
+    assert below(notebook) == {"result.csv": b"mine, long ago", "result.digits.csv": b"of the run"}
+    assert notices(run)[-1].endswith("since the run began: result.csv as result.digits.csv")
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_a_file_is_compared_with_what_it_was(notebook, monkeypatch, is_complete):
+    for name in ("same", "changed"):
+        (notebook / name).write_bytes(b"1")
+    if not is_complete:  # the clock of the file system decides
+        monkeypatch.setattr(cell_files, "MAX_REMEMBERED", 0)
+    before = cell_files.FolderState.of(notebook)
+    time.sleep(0.05)  # file systems have coarse clocks
+    for name in ("changed", "new"):
+        (notebook / name).write_bytes(b"2")
+        os.utime(notebook / name, (1e9, 1e9))
+    assert before.is_complete == is_complete
+    changed = {name for name in ("same", "changed", "new", "none") if before.has_changed(notebook / name)}
+    assert changed == {"changed", "new"}
 
 
 @pytest.mark.parametrize("name", ["../out", "/tmp/ddl-out", "a/../../out", "away/out", "", "a\0b", "a\nb"])
