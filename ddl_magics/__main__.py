@@ -22,6 +22,7 @@ from ddl_magics.runs import ending
 from ddl_magics.runs.ending import Ending
 from ddl_magics.serving import launch
 from ddl_magics.session.session import Session
+from ddl_magics.wording import visible, visible_print
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(verb, words[1:])
     except UsageError as error:
-        print(_as_typed_here(str(error)), file=sys.stderr)
+        print(visible(_as_typed_here(str(error))), file=sys.stderr)
         return 1
 
 
@@ -53,8 +54,9 @@ def _run(verb: str, words: Sequence[str]) -> int:
     choice = Choice(None)
     kernel = Kernel(Session(None, choice.cluster), choice=choice, end_run=_end_stored_run)
     result = BY_VERB[verb].execute(kernel, words)
-    if str(result):
-        print(result, flush=True)
+    text = visible_print(str(result)) if verb == "logs" else visible(str(result))
+    if text:
+        print(text, flush=True)
     if verb == "serve":
         return int(launch.wait(partial(print, flush=True)) != 0)
     return int(isinstance(result, StopAnswer) and not result.success)

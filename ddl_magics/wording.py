@@ -1,14 +1,19 @@
 """Wording that several messages share."""
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 
 from ddl_magics.runtime.wording import counted, in_bytes
 
-__all__ = ["aligned", "counted", "first_line", "in_bytes", "nearest", "plain", "quoted"]
+__all__ = ["aligned", "counted", "first_line", "in_bytes", "nearest", "plain", "quoted", "visible", "visible_print"]
 
 #: Maximum number of characters of a text in a message.
 MAX_QUOTED = 80
+#: What steers a terminal, or turns the direction of its text; tabs and ends of lines do not.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+#: The same, but for colours and what goes back within a line, as progress bars do.
+_STEERING_PRINT = re.compile(rf"(?P<harmless>\x1b\[[0-9;]*m|[\r\b])|{_STEERING.pattern}")
 
 
 def quoted(text: str) -> str:
@@ -19,6 +24,16 @@ def quoted(text: str) -> str:
 def plain(text: str) -> str:
     """`quoted` without the quotes."""
     return text if text.isprintable() and len(text) <= MAX_QUOTED else quoted(text)[1:-1]
+
+
+def visible(text: str) -> str:
+    """A text for a terminal, in which characters that steer it stand as escapes: a stranger's text may have them."""
+    return _STEERING.sub(lambda character: ascii(character[0])[1:-1], text)
+
+
+def visible_print(text: str) -> str:
+    """As `visible`, for what a run has printed: colours and progress bars stay."""
+    return _STEERING_PRINT.sub(lambda match: match["harmless"] or visible(match[0]), text)
 
 
 def first_line(error: Exception) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from ddl_magics.errors import CannotExport, CannotScore
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime import lambda_layers
 from ddl_magics.runtime.run_spec import RunSpec
-from ddl_magics.store import trained_models
+from ddl_magics.store import RUN_ID, trained_models
 
 if TYPE_CHECKING:
     from ddl_magics.dashboard.evaluation import Evaluation
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 #: The file that describes the model in the folder of an export.
 DESCRIPTION = "ddl_magics.json"
+#: Of its texts that become paths and parts of messages.
+_FORMS = {"format": re.compile("[a-z_]{1,32}"), "model": re.compile(r"([A-Za-z0-9_]+/)?[A-Za-z0-9_]+\.[a-z]+")}
 #: pyspark's, which may not be installed.
 DataFrame = Any
 
@@ -169,18 +172,23 @@ def exported(folder: Path) -> tuple[Path, Inputs | None]:
 
 
 def description_of(folder: Path) -> dict[str, Any]:
-    """The description of an export.
+    """The description of an export, which may be a stranger's. `run` is empty where it is the id of none.
 
     Raises:
         CannotExport: the folder is no export, or its description is damaged.
     """
     try:
         description: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        of_known_form = all(form.fullmatch(description[name]) for name, form in _FORMS.items())
+        of_known_form = of_known_form and isinstance(description["versions"], dict)
     except OSError:
         raise CannotExport(f"{folder} is no exported model: it has no {DESCRIPTION}") from None
-    except ValueError:
-        raise CannotExport(f"{folder / DESCRIPTION} is damaged: export the model again") from None
-    return description
+    except (ValueError, KeyError, TypeError, RecursionError):
+        of_known_form = False
+    if not of_known_form:
+        raise CannotExport(f"{folder / DESCRIPTION} is damaged: export the model again")
+    run = str(description.get("run", ""))
+    return {**description, "run": run if RUN_ID.fullmatch(run) else ""}
 
 
 def model_content(model: Any) -> bytes:

@@ -112,6 +112,8 @@ def _model(model_name: str, find: Callable[[str], Run], scratch: Path) -> Servab
 
 
 def _deploy(model: ServableModel, name: str | None, target: str, folder: str) -> str:
+    if model.remark:
+        print(model.remark, flush=True)
     keras = model.keras or machine.installed("keras") or "3"
     deployed = Path(folder).expanduser()
     with new_folder(deployed) as unfinished:

@@ -52,6 +52,7 @@ _FILES = {
     "runs": rf"run\.json|labels\.json|events\.jsonl|history\.json|{re.escape(provenance.NAME)}|files/{{artifact}}",
     "searches": r"search\.json|study\.journal|view\.json",
 }
+_RECORDS = {"runs": "run.json", "searches": "search.json"}
 _ARTIFACT = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _NAME = re.compile(
     "|".join(f"{kind}/{RUN_ID.pattern}/({files.format(artifact=_ARTIFACT)})" for kind, files in _FILES.items())
@@ -211,6 +212,7 @@ def read(path: Path) -> Imported:
                     _check_record(kind, name, hidden[kind, name])
                     for file in filter(Path.exists, map(hidden[kind, name].joinpath, _CHANGED)):
                         write_atomically(file, _passed_on(file))
+                    _mark_imported(hidden[kind, name] / _RECORDS[kind])
                 for folder in reversed(folders):  # searches first, so that a trial never shows without its search
                     final = hidden[folder].with_name(folder[1])
                     os.rename(hidden[folder], final)
@@ -310,9 +312,14 @@ def _extract(archive: zipfile.ZipFile, name: str, promised: Mapping[str, Any], t
         raise BundleError(f"{archive.filename} is damaged: {name} is not what its list says.")
 
 
+def _mark_imported(record: Path) -> None:
+    """Note in `run.json` or `search.json` that an archive has brought it, which no archive can say otherwise."""
+    write_atomically(record, [json.dumps({**read_object(record), "imported": True}, indent=1).encode()])
+
+
 def _check_record(kind: str, name: str, folder: Path) -> None:
     """Raises BundleError unless the folder holds a run, or search, that has this id and has ended."""
-    file = folder / ("run.json" if kind == "runs" else "search.json")
+    file = folder / _RECORDS[kind]
     with contextlib.suppress(OSError):
         if file.stat().st_size <= MAX_RECORD_BYTES:
             stored = read_object(file)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ NAME = "provenance.json.gz"
 FORMAT = 1
 #: The size of an unpacked file, at most.
 MAX_BYTES = 16 << 20
+#: A line of a requirements.txt, which is what MLflow gets: a stranger's could have options of pip, or paths.
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9.+!_-]*")
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,9 @@ def _texts(value: Any, *, missing: bool = False) -> dict[str, Any]:
 
 def _process(value: Mapping[str, Any]) -> dict[str, Any]:
     """A Python: host, platform, python and packages."""
-    return {**_texts(value), "packages": _texts(value.get("packages"), missing=True)}
+    packages = _texts(value.get("packages"), missing=True)
+    of_form = {name: version for name, version in packages.items() if _PACKAGE.fullmatch(f"{name}=={version or 0}")}
+    return {**_texts(value), "packages": of_form}
 
 
 def _ranks(value: Any) -> tuple[dict[str, Any], ...]:

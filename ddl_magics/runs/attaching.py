@@ -51,6 +51,10 @@ def find_stored(record: RunRecord, cluster_at: Callable[[Mapping[str, Any]], Clu
         UsageError: the run cannot be attached, or need not be.
     """
     name, folder = record.name, RunFolder(record.folder)
+    if record.imported:
+        raise RunGone(
+            f"{name} was imported and cannot be attached: it has run elsewhere. %ddl show {name} shows what is stored."
+        )
     if not record.driver_address:
         raise RunGone(
             f"{name} cannot be attached: it ran on {record.cluster}, which ended with its kernel. %ddl show {name} "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,6 +82,7 @@ class Run:
         follower: Follower | None = None,
         attachable: bool = False,
         damage: str = "",
+        imported: bool = False,
     ) -> None:
         self.spec = spec
         self.cluster = cluster
@@ -88,6 +90,8 @@ class Run:
         self.attachable = attachable
         #: What is missing of its stored events, in one line; empty where nothing is.
         self.damage = damage
+        #: Whether `%ddl import` has brought it: its cell and its model may be a stranger's.
+        self.imported = imported
         self._folder = folder
         self._timeline = timeline
         self._follower = follower
@@ -106,7 +110,8 @@ class Run:
         timeline.state, timeline.failure = record.state, record.failure
         timeline.settle()
         spec = RunSpec.from_record(record.spec)
-        return cls(spec, folder, timeline, record.cluster, attachable=bool(record.driver_address), damage=damage)
+        attachable = bool(record.driver_address) and not record.imported
+        return cls(spec, folder, timeline, record.cluster, None, attachable, damage, record.imported)
 
     @property
     def id(self) -> str:
@@ -335,7 +340,13 @@ class Run:
             ValueError: Keras cannot load it: a class or its config is missing, or another version of Keras saved it.
             ImportError: Keras is not installed here.
         """
-        return load_model(self._model_file(index, rank), custom_objects)
+        file = self._model_file(index, rank)
+        if self.imported:
+            warnings.warn(
+                f"{self.name} was imported: its model was trained elsewhere; load models of people you trust",
+                stacklevel=2,
+            )
+        return load_model(file, custom_objects)
 
     def models(self, custom_objects: Mapping[str, Any] | None = None, *, index: int = -1) -> list[Any]:
         """The models of all ranks with `--strategy ensemble`, else a list of the one model; see `model`."""

@@ -10,7 +10,7 @@ from ddl_magics.history.description import in_words
 from ddl_magics.history.provenance import Provenance
 from ddl_magics.runs.run import Run
 from ddl_magics.runtime import events as ev
-from ddl_magics.wording import aligned, counted
+from ddl_magics.wording import aligned, counted, visible
 
 SHOWN_RUNS = 30
 #: Number of the cell's variables in the line "ran with".
@@ -44,7 +44,7 @@ def runs_table(records: list[store.RunRecord]) -> str:
     lines = aligned(rows)
     if len(records) > SHOWN_RUNS:
         lines.append(f"... and {len(records) - SHOWN_RUNS} older")
-    return "\n".join(lines)
+    return visible("\n".join(lines))
 
 
 def describe(run: Run) -> str:
@@ -57,13 +57,14 @@ def describe(run: Run) -> str:
         f"{run.name} {run.state}{duration_text}",
         f"{spec.strategy}{rule}, {counted(spec.workers, 'worker')}, {run.cluster}, seed {spec.seed}, id {run.id}",
         *([run.damage] if run.damage else []),
+        *(["imported: it was trained elsewhere, and its cell and model may be a stranger's"] if run.imported else []),
         *([f"tags: {', '.join(run.tags)}"] if run.tags else []),
         *([f"note: {run.note}"] if run.note else []),
         *_ran_with(run.provenance),
         *TextProgress(run.name).feed(_thinned([event for event in events if event["kind"] != ev.Log.kind])),
     ]
     failure = next((state.failure for state in ev.select(ev.State, reversed(events)) if state.failure), None)
-    return "\n".join([*lines, *([failure["traceback"].rstrip()] if failure and failure["traceback"] else [])])
+    return visible("\n".join([*lines, *([failure["traceback"].rstrip()] if failure and failure["traceback"] else [])]))
 
 
 def _ran_with(provenance: Provenance) -> list[str]:

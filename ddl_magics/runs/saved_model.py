@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import tempfile
 import warnings
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ddl_magics.models import keras_version
 from ddl_magics.runtime import lambda_layers
 from ddl_magics.store import trained_models
 
@@ -46,8 +45,8 @@ def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> A
         return _with_lambda_layers(path.read_bytes(), custom_objects or {})
     except (TypeError, AttributeError) as error:  # Keras raises TypeError for a class that it cannot construct
         reason = str(error).split(". ")[0].splitlines()[0]
-        saved_by = _saved_by(path)
-        if saved_by.split(".")[0] != keras.__version__.split(".")[0]:
+        saved_by = keras_version.saved_by(path)
+        if saved_by is not None and saved_by.split(".")[0] != keras.__version__.split(".")[0]:
             raise ValueError(
                 f"Keras {keras.__version__} here cannot load the model that Keras {saved_by} saved on the cluster: "
                 f"{reason}. Load the file of save_model(path) with Keras {saved_by}, or build the model here and set "
@@ -67,9 +66,3 @@ def _with_lambda_layers(content: bytes, custom_objects: Mapping[str, Any]) -> An
         path = Path(folder) / "model.keras"
         path.write_bytes(content)
         return lambda_layers.load(str(path), {**of_notebook, **custom_objects}, python)
-
-
-def _saved_by(path: Path) -> str:
-    """The version of Keras that wrote a `.keras` file."""
-    with zipfile.ZipFile(path) as archive:
-        return str(json.loads(archive.read("metadata.json"))["keras_version"])

@@ -9,7 +9,7 @@ from ddl_magics.dashboard.text import duration, number
 from ddl_magics.runtime import events as ev
 from ddl_magics.search.view import ENDED_STATES, FAILED, FINISHED, PRUNED, SearchView, TrialRow
 from ddl_magics.store import SearchRecord
-from ddl_magics.wording import aligned, counted
+from ddl_magics.wording import aligned, counted, visible
 
 #: Trials in the table, at most: the best ones, and all that are running.
 SHOWN_TRIALS = 20
@@ -28,12 +28,12 @@ def searches_table(records: Sequence[SearchRecord]) -> list[str]:
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.created))
         rows.append((record.name, record.state, *columns, began, record.id))
     older = len(records) - SHOWN_SEARCHES
-    return ["", *aligned(rows), *([f"... and {older} older"] if older > 0 else [])]
+    return ["", *map(visible, aligned(rows)), *([f"... and {older} older"] if older > 0 else [])]
 
 
 def summary(view: SearchView) -> str:
     """Best so far, the trials as a table, the time left."""
-    return "\n".join([*_heading(view), "", *_table(view), "", _totals(view)])
+    return visible("\n".join([*_heading(view), "", *_table(view), "", _totals(view)]))
 
 
 def _heading(view: SearchView) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +28,7 @@ kind: InferenceService
 metadata:
   name: {name}
   annotations:
-    ddl-magics/run: "{run}"
+    ddl-magics/run: {run}
 spec:
   predictor:
     model:
@@ -67,7 +68,7 @@ model:
   path: {model}
   type: mlflow_model
 tags:
-  run: "{run}"
+  run: {run}
 instance_type: Standard_DS3_v2
 instance_count: 1
 """
@@ -92,7 +93,9 @@ def write(target: str, folder: Path, name: str, run: str, keras: str, export: Ca
     (folder / MODEL).mkdir()
     export(folder / MODEL)
     service = _service(name)
-    words = {"name": service, "deployment": f"{service[:24]}-1", "model": MODEL, "run": run, "keras": keras}
+    texts_of_model = {"name": service, "deployment": f"{service[:24]}-1", "run": run}
+    # JSON's texts are YAML's, whatever is in them: unquoted, a model of the name "yes" would be a bool.
+    words = {"model": MODEL, "keras": keras, **{key: json.dumps(text) for key, text in texts_of_model.items()}}
     texts = (
         {"inferenceservice.yaml": _KSERVE}
         if target == "kserve"

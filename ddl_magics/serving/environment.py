@@ -97,9 +97,12 @@ def _make(folder: Path, packages: list[str], report: Callable[[str], None]) -> N
         pins.write_text("\n".join(line for line in lines if line.partition("==")[0] not in names) + "\n")
         constraints = ["-c", str(pins)]
     try:
-        _run([sys.executable, "-m", "venv", str(folder)], began, report)
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
-        _run([*pip, "--progress-bar", "off", *constraints, *packages], began, report)
+        # Isolated (-I): the notebook's folder, which may hold a stranger's files, has no modules for these processes.
+        # Wheels alone: a source distribution is a program that pip would run.
+        _run([sys.executable, "-I", "-m", "venv", str(folder)], began, report)
+        pip = [str(folder / "bin" / "python"), "-I", "-m", "pip", "install", "--disable-pip-version-check"]
+        options = ["--no-input", "--progress-bar", "off", "--only-binary", ":all:"]
+        _run([*pip, *options, *constraints, "--", *packages], began, report)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,10 +11,13 @@ from pathlib import Path
 
 from ddl_magics.clusters.scoring import description_of
 from ddl_magics.errors import CannotExport
+from ddl_magics.models import keras_version
 from ddl_magics.models.export import Trained, write
 from ddl_magics.runtime.lambda_layers import functions_in
 from ddl_magics.serving import launch
 from ddl_magics.serving.servers import Served
+from ddl_magics.store import RunFolder, runs_folder
+from ddl_magics.wording import plain
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,19 @@ class ServableModel:
     keras: str | None = None
     run: str = ""
 
+    @property
+    def remark(self) -> str:
+        """One line about a model that none of this user's runs has trained, else empty."""
+        record = RunFolder(runs_folder() / self.run).record() if self.run else None
+        if record is not None and not record.imported:
+            return ""
+        name = plain(self.name)
+        return f"{name} was trained elsewhere: no run of this machine has made it; use models of people you trust"
+
     def serve(self, name: str, options: launch.Options, report: Callable[[str], None]) -> Served:
         """Serve the model. name: empty for its own; report: as for `launch.serve`."""
+        if self.remark:
+            report(self.remark)
         options = replace(options, log=_absolute(options.log))
         write_export = partial(self.write, "")
         return launch.serve(launch.Request(name or self.name, write_export, options, self.version, self.keras), report)
@@ -65,7 +77,7 @@ def of_trained(name: str, run: str, trained: Trained) -> ServableModel:
         default = "saved_model" if as_graph else "mlflow" if keras and find_spec("mlflow") is not None else "keras"
         write(trained, folder, format or default)
 
-    return ServableModel(name, write_export, keras=None if as_graph else _saved_by(trained.file), run=run)
+    return ServableModel(name, write_export, keras=None if as_graph else keras_version.saved_by(trained.file), run=run)
 
 
 def of_export(folder: Path, name: str = "", version: int | None = None) -> ServableModel:
@@ -73,6 +85,7 @@ def of_export(folder: Path, name: str = "", version: int | None = None) -> Serva
 
     Raises:
         CannotExport: the folder is not an export.
+        CannotServe: it says that no version of Keras has saved it.
     """
     description = description_of(folder)
 
@@ -84,17 +97,13 @@ def of_export(folder: Path, name: str = "", version: int | None = None) -> Serva
         shutil.copytree(folder, target, dirs_exist_ok=True)
 
     keras = description["versions"].get("keras") if description["format"] != "saved_model" else None
-    name = name or str(description.get("name") or folder.resolve().name)
-    return ServableModel(name, copy, version, keras, str(description.get("run", "")))
-
-
-def _saved_by(file: Path) -> str | None:
-    """The version of Keras that saved a `.keras` file."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return str(json.loads(archive.read("metadata.json"))["keras_version"])
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
-        return None
+    return ServableModel(
+        name or str(description.get("name") or folder.resolve().name),
+        copy,
+        version,
+        None if keras is None else keras_version.checked(keras),
+        description["run"],
+    )
 
 
 def _absolute(log: str | None) -> str | None:

@@ -221,6 +221,11 @@ class Session:
         if record.state not in ev.TERMINAL:
             path = f" ({record.notebook})" if record.notebook else ""
             raise UsageError(f"{record.name} is followed by another kernel{path}: %ddl show {record.name} shows it.")
+        if record.imported:
+            raise UsageError(
+                f"{record.name} was imported and cannot be attached, as its cell may be a stranger's: read it with "
+                f"%ddl show {record.name}, and run it as a cell of your own."
+            )
         if record.state not in (ev.LOST, ev.FAILED):
             raise UsageError(f"{record.name} has ended: {record.state}. %ddl show {record.name} shows it.")
         spec = RunSpec.from_record(record.spec)

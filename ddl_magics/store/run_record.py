@@ -49,6 +49,8 @@ class RunRecord:
     driver_address: Mapping[str, Any] = field(default_factory=dict)
     #: Files that the cell has written: name, size in bytes, path on the notebook's machine (None: not fetched).
     cell_files: Sequence[Mapping[str, Any]] = ()
+    #: Whether `%ddl import` has brought it: its cell and its model may be a stranger's.
+    imported: bool = False
     folder: Path = Path()
 
     @classmethod
@@ -87,6 +89,7 @@ class RunRecord:
             versions=_object(stored.get("versions") or {}),
             driver_address=_object(stored.get("place") or {}),
             cell_files=[_object(file) for file in stored.get("cell_files") or ()],
+            imported=stored.get("imported") is True,
             folder=folder,
         )
 

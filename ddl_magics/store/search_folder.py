@@ -46,6 +46,8 @@ class SearchRecord:
     driver_address: Mapping[str, Any] = field(default_factory=dict)
     #: For the panel's list: number of trials that have ended, best value and its trial, estimated seconds left.
     progress: Mapping[str, Any] = field(default_factory=dict)
+    #: Whether `%ddl import` has brought it: its cell may be a stranger's.
+    imported: bool = False
     folder: Path = Path()
 
     @property
@@ -78,6 +80,7 @@ class SearchRecord:
             ended=run_record.moment(stored.get("ended")),
             driver_address=dict(stored.get("driver_address") or {}),
             progress=_numbers(stored.get("progress")),
+            imported=stored.get("imported") is True,
             folder=folder,
         )
 

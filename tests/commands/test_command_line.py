@@ -4,9 +4,9 @@ import sys
 import time
 
 import pytest
-from support.fake_cluster import training
+from support.fake_cluster import epoch, training
 from support.processes import completed
-from support.stored import claim, dead_process, stored
+from support.stored import append, claim, dead_process, stored
 
 from ddl_magics import store
 from ddl_magics.__main__ import main
@@ -91,3 +91,21 @@ def test_as_a_process_it_is_fast_and_needs_no_tensorflow(tmp_path):
     imported = {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()}
     assert not imported & {"tensorflow", "keras", "pyspark", "pandas", "ipywidgets", "plotly"}
     assert time.perf_counter() - begun < 20
+
+
+def test_a_strangers_texts_do_not_steer_the_terminal(capsys):
+    """Names of metrics, of the cluster and tracebacks of an imported run may be of any characters."""
+    steering = "\x1b]0;title\x07\x1b[2J\x9b2J\u202e\r\x08\x7f"
+    metrics = {steering: 0.5}
+    failure = {"rank": 0, "kind": "error", "message": "x", "traceback": f"a\n{steering}b"}
+    folder = trained(state=ev.FAILED)
+    append(folder, [epoch(2, **metrics), ev.make("log", 0, stream="stdout", text=f"\x1b[31m{steering}")])
+    folder.update({"cluster": steering, "failure": failure})
+    folder.update({"progress": {"epoch": 2, "epochs": 2, "metrics": metrics}})
+    for verb in (["runs"], ["show", "digits"]):
+        assert main(verb) == 0
+        printed = capsys.readouterr().out
+        assert not set(steering) & set(printed) - set("]0;title[2J") and "\\x1b]0;title\\x07\\x1b[2J" in printed
+    assert main(["logs", "digits"]) == 0
+    printed = capsys.readouterr().out
+    assert "\x1b[31m\\x1b]0;title\\x07\\x1b[2J\\x9b2J\\u202e" in printed, "colours, and nothing that steers"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import strategies as st
+from IPython.core.error import UsageError
 from support.bad_input import each, tried
 from support.fake_cluster import epoch
 from support.stored import finished, stored, stored_by_0_1_0
@@ -16,7 +17,9 @@ from support.stored import finished, stored, stored_by_0_1_0
 from ddl_magics import store
 from ddl_magics.__main__ import main
 from ddl_magics.history import bundle, provenance
+from ddl_magics.runs.attaching import find_stored
 from ddl_magics.runs.run import Run
+from ddl_magics.runs.run_text import describe
 from ddl_magics.runtime import events as ev
 from ddl_magics.search.study import open_study
 from ddl_magics.store import cleaning
@@ -310,3 +313,17 @@ def test_the_command_line_exports_and_imports(whole, tmp_path, elsewhere, capsys
     assert capsys.readouterr().err.startswith("tag: needs a text")
     assert main(["import", str(tmp_path / "none.zip")]) == 1
     assert "cannot be imported: No such file" in capsys.readouterr().err
+
+
+def test_what_was_imported_is_marked_and_an_archive_cannot_say_otherwise(whole, tmp_path, elsewhere):
+    record = {**json.loads((whole.path / "run.json").read_text()), "imported": False}
+    path = written(whole, tmp_path)
+    remade(path, replace("run.json", json.dumps(record).encode()))
+    assert not store.find_run("digits").imported
+    elsewhere()
+    bundle.read(path)
+    record = store.find_run("digits")
+    assert record.imported and not Run.stored(record).attachable
+    assert "imported: it was trained elsewhere" in describe(Run.stored(record))
+    with pytest.raises(UsageError, match=r"^digits was imported and cannot be attached"):
+        find_stored(record, lambda address: None)

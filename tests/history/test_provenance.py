@@ -183,12 +183,13 @@ def test_a_damaged_or_foreign_file_is_a_line(content, problem):
 def test_parts_of_other_types_are_left_out():
     run = finished()
     wrong = {name: [1, {"a": 1}, None] for name in (*provenance.SECTIONS, "ranks")} | {
-        "kernel": {"packages": {"a": 1, "b": "2"}}
+        "kernel": {"packages": {"a": 1, "b": "2", "c": "1\n--extra-index-url http://stranger", "d @ file:///e": "1"}}
     }
     wrong |= {"sent": {"x": {"shape": [1, "a"], "sha256": 7, "type": "int"}}, "git": {"commit": 7}}
     provenance.write(run.path, wrong)
     kept = provenance.read(run.path)
-    assert kept.kernel["packages"] == {"b": "2"} and kept.sent == {"x": {"type": "int"}} and kept.git == {}
+    assert kept.kernel["packages"] == {"b": "2"}, "what would be no line of a requirements.txt is left out, too"
+    assert kept.sent == {"x": {"type": "int"}} and kept.git == {}
     described(kept)
 
 

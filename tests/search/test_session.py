@@ -199,6 +199,22 @@ def test_the_end_of_the_kernel_leaves_a_search_that_can_be_attached(shell, capsy
         shell.run_line_magic("ddl", "attach tuned")
 
 
+def test_a_search_that_was_imported_is_not_attached(shell):
+    """Its cell is a stranger's, and would run here."""
+    cluster = FakeCluster([*list(training())[:5], epoch(0, accuracy=0.5)], slots=2)
+    session = use(shell, cluster)
+    search = session.search(_spec(LINE), {})
+    session.close()
+    assert search.settled(10)
+    kill_owner(search._folder)
+    search._folder.update({"imported": True, "state": ev.FAILED})
+    session.searches.clear()
+    again = use(shell, FakeCluster(slots=2))
+    with pytest.raises(UsageError, match=r"^tuned was imported and cannot be attached, as its cell may be"):
+        shell.run_line_magic("ddl", "attach tuned")
+    assert not again.searches and len(store.list_runs()) == 2, "no trial was started"
+
+
 def test_cleaning_keeps_the_trials_of_a_search_that_lives(shell, monkeypatch):
     monkeypatch.setattr(cleaning, "RECENT_SECONDS", 0.0)
     session = use(shell, FakeCluster(slots=1))
