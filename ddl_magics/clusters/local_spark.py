@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ddl_magics.clusters import machine
+from ddl_magics.runtime import scratch
 from ddl_magics.wording import first_line
 
 #: How long `java -version` may take.
@@ -32,6 +33,8 @@ CONNECT = (
     "Spark Connect sessions cannot start workers: create the session with SparkSession.builder.master(...), or delete "
     "the variable spark, and an embedded Spark is started."
 )
+
+_disks: list[str] = []  # of this process' Spark, made by `_private_disk`
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -135,11 +138,12 @@ def create_session(workers: int, conf: Mapping[str, str]) -> Any:
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.appName("ddl_magics")
-        for key, value in _settings(workers, conf).items():
+        for key, value in {**_settings(workers, conf), **_private_disk(conf)}.items():
             builder = builder.config(key, value)
         try:
             session = builder.getOrCreate()
         except Exception as error:
+            _remove_disks()
             raise CannotStart(f"the embedded Spark did not start: {first_line(error)}") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
@@ -160,6 +164,7 @@ def end_session(session: Any) -> None:
     except subprocess.TimeoutExpired:  # a run's launch waits for this end
         process.kill()
         process.wait()
+    _remove_disks()
 
 
 def leave_session(session: Any, seconds: float) -> None:
@@ -175,6 +180,7 @@ def leave_session(session: Any, seconds: float) -> None:
     process.stdin.close()
     with suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
+    _remove_disks()
 
 
 def java_environment() -> dict[str, str]:
@@ -251,6 +257,31 @@ def _settings(workers: int, conf: Mapping[str, str]) -> dict[str, str]:
     if not settings["spark.master"].startswith("local[") and "spark.authenticate" not in conf:
         del settings["spark.authenticate"]  # Spark makes the secret for these masters alone
     return settings
+
+
+def _private_disk(conf: Mapping[str, str]) -> dict[str, str]:
+    """Where Spark writes rows that it shuffles and spills: a folder that other users cannot enter.
+
+    Spark's own, in /tmp, are everybody's to read. Where the user has set a folder, it is the user's.
+    """
+    if "spark.local.dir" in conf or "SPARK_LOCAL_DIRS" in os.environ or _default_disk_is_set():
+        return {}
+    _disks.append(scratch.make("spark"))
+    return {"spark.local.dir": _disks[-1]}
+
+
+def _default_disk_is_set() -> bool:
+    """Whether spark-defaults.conf names folders."""
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (home and str(Path(home) / "conf"))
+    with suppress(OSError):
+        return bool(folder) and "spark.local.dir" in (Path(str(folder)) / "spark-defaults.conf").read_text()
+    return False
+
+
+def _remove_disks() -> None:
+    while _disks:
+        scratch.remove(_disks.pop())
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from ddl_magics.runtime.monitoring import sources
 from ddl_magics.runtime.monitoring.sources import REFERENCE_FILE, BadSource
 from ddl_magics.runtime.run_spec import MonitorSpec, RunSpec
 from ddl_magics.session.session import Session
+from ddl_magics.store.files import make_private
 
 #: The strategy of a monitor's spec; cells cannot choose it.
 STRATEGY = "monitor"
@@ -127,7 +128,8 @@ def _checkpoint(key: list[Any], cluster: Cluster) -> str:
     name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
     if not cluster.in_kernel:
         return f".ddl_magics/monitors/{name}"
-    return f"file://{store.runs_folder().parent / 'monitors' / name}"
+    # Spark makes it with the modes of any folder, and it has inputs and outputs of requests.
+    return f"file://{make_private(store.runs_folder().with_name('monitors') / name)}"
 
 
 #: Keras metric -> kind and name of the error that is computed from labels.

@@ -29,7 +29,7 @@ from ddl_magics.errors import InOneLine
 from ddl_magics.history import provenance
 from ddl_magics.runtime.events import Placed
 from ddl_magics.store import RUN_ID, RunRecord, SearchRecord, runs_folder, searches_folder
-from ddl_magics.store.files import synchronize, synchronize_folder, write_atomically
+from ddl_magics.store.files import make_private, synchronize, synchronize_folder, write_atomically
 from ddl_magics.store.owned_folder import lines_of, read_object
 from ddl_magics.wording import in_bytes, plain
 
@@ -278,7 +278,7 @@ def _check_room(folders: Sequence[tuple[str, str]], manifest: Mapping[str, Mappi
     existing = next((folder for folder in folders if (_store(folder[0]) / folder[1]).exists()), None)
     if existing is not None:
         raise BundleError(f"{existing[1]} is in the store already: %ddl show {existing[1]} shows it.")
-    runs_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(runs_folder())
     size, free = sum(promised["size"] for promised in manifest.values()), shutil.disk_usage(runs_folder()).free
     if size > free:
         raise BundleError(f"the archive needs {in_bytes(size)}, and {in_bytes(free)} are free in {runs_folder()}.")
@@ -291,7 +291,7 @@ def _store(kind: str) -> Path:
 def _hidden(folder: tuple[str, str]) -> Path:
     """A folder that no reader of the store looks into; `%ddl clean` removes it after an interruption."""
     path = _store(folder[0]) / f".{folder[1]}.{secrets.token_hex(3)}"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     path.mkdir(mode=0o700)
     for name in ("control", *(["files"] if folder[0] == "runs" else [])):
         (path / name).mkdir()

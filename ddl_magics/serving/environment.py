@@ -23,6 +23,7 @@ from jupyter_core.paths import jupyter_data_dir
 from ddl_magics.clusters.machine import version_numbers
 from ddl_magics.errors import CannotServe
 from ddl_magics.serving import file_lock
+from ddl_magics.store.files import make_private
 
 #: The environment variable with the path of a Python that has MLServer, TensorFlow and Keras.
 SETTING = "DDL_MAGICS_SERVE_PYTHON"
@@ -53,7 +54,7 @@ def python(keras: str | None, report: Callable[[str], None]) -> Path:
     folder = Path(jupyter_data_dir()) / "ddl_magics" / "environments" / f"serving-{key}"
     interpreter = folder / "bin" / "python"
     if not (folder / ".ready").exists():
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder.parent)
         with file_lock.locked(folder.with_suffix(".lock"), MAKE_SECONDS, "making MLServer's environment", report):
             if not (folder / ".ready").exists():
                 _make(folder, packages, report)

@@ -21,7 +21,7 @@ from ddl_magics.errors import CannotServe
 from ddl_magics.serving import environment, file_lock
 from ddl_magics.serving.servers import LOOPBACK, STOP_SECONDS, Served, last_line, servers_folder
 from ddl_magics.store import owner
-from ddl_magics.store.files import write_atomically
+from ddl_magics.store.files import make_private, write_atomically
 from ddl_magics.store.owned_folder import read_object
 
 MAIN = Path(__file__).parent / "process" / "main.py"
@@ -83,8 +83,7 @@ def serve(request: Request, report: Callable[[str], None]) -> Served:
     """
     if not _NAME.fullmatch(request.name):
         raise CannotServe(f"{request.name!r} is no name of a model: use letters, digits, _ and -, at most 64")
-    home = servers_folder()
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    home = make_private(servers_folder())
     with file_lock.locked(
         home / f".{request.name}.lock", READY_SECONDS, f"starting a server of {request.name}", report
     ):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+
+from jupyter_core.paths import jupyter_data_dir
 
 
 def write_atomically(path: Path, chunks: Iterable[bytes], lasting: bool = True) -> None:
@@ -29,6 +32,21 @@ def write_atomically(path: Path, chunks: Iterable[bytes], lasting: bool = True) 
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def make_private(folder: Path) -> Path:
+    """Make a folder below `ddl_magics` in Jupyter's data folder, if it is not there, and return it.
+
+    Other users cannot enter `ddl_magics`, whatever the modes of what Spark and other programs make in it. OSError where
+    it cannot be made.
+    """
+    root = Path(jupyter_data_dir()) / "ddl_magics"
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(OSError):  # of another user, such as a store that was mounted
+        if stat.S_IMODE(root.stat().st_mode) & 0o077:  # as earlier versions have made it
+            root.chmod(0o700)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
 
 
 def move(arrived: Path, path: Path) -> None:

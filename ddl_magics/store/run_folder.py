@@ -27,7 +27,7 @@ from ddl_magics._version import __version__
 from ddl_magics.options.redaction import masked
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec
-from ddl_magics.store.files import synchronize, synchronize_folder, write_atomically
+from ddl_magics.store.files import make_private, synchronize, synchronize_folder, write_atomically
 from ddl_magics.store.labels import Labels
 from ddl_magics.store.owned_folder import OwnedFolder, RunInUse, lines_of, read_object, read_to_change
 from ddl_magics.store.run_record import FORMAT as FORMAT
@@ -58,7 +58,7 @@ class RunFolder(OwnedFolder):
             raise ValueError(f"not the id of a run: {run_id!r}")
         folder = cls(runs_folder() / run_id)
         # Cells and what they print are private.
-        folder.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder.path.parent)
         folder.path.mkdir(mode=0o700)
         (folder.path / "control").mkdir()
         (folder.path / "files").mkdir()

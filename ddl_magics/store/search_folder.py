@@ -18,7 +18,7 @@ from ddl_magics.options.redaction import masked
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec, under_current_names
 from ddl_magics.store import run_record
-from ddl_magics.store.files import write_atomically
+from ddl_magics.store.files import make_private, write_atomically
 from ddl_magics.store.owned_folder import OwnedFolder, RunInUse, read_object, read_to_change
 from ddl_magics.store.run_folder import RUN_ID, RunFolder, RunRecord, find_run, list_runs, runs_folder
 
@@ -104,7 +104,7 @@ class SearchFolder(OwnedFolder):
         spec = dict(record["spec"])
         spec["conf"] = masked(spec.get("conf") or {})
         folder = cls(searches_folder() / str(spec["run"]))
-        folder.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(folder.path.parent)
         folder.path.mkdir(mode=0o700)
         (folder.path / "control").mkdir()
         folder._claim()

@@ -22,6 +22,7 @@ from jupyter_core.paths import jupyter_data_dir
 from ddl_magics.errors import UnsafeKey
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.lambda_layers import functions_in
+from ddl_magics.store.files import make_private
 
 _KEY_BYTES = 32
 
@@ -97,7 +98,7 @@ def _key(create: bool = False) -> bytes:
     """
     path = _folder() / "trained-models.key"
     if create and not path.exists():
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         opened, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # which only this user may read
         try:
             with open(opened, "wb") as file:

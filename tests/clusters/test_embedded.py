@@ -183,18 +183,41 @@ def test_a_session_that_is_made_is_quiet_small_and_for_the_workers():
                  .blockManagerId().port()]
         print("what strangers cause:", file=sys.stderr)
         facts = [context.master, conf, found, python == sys.executable, before == after, context.uiWebUrl]
-        print(json.dumps([*facts, [answer(port) for port in ports]]))
-        session.stop()
+        disk = conf["spark.local.dir"]
+        shuffled = context.parallelize(range(9), 3).map(lambda i: (i, "a row")).groupByKey().count()
+        disks = [oct(os.stat(disk).st_mode), shuffled, len(os.listdir(disk)) > 0]
+        answers = [answer(port) for port in ports]
+        local_spark.end_session(session)
+        print(json.dumps([*facts, answers, [*disks, os.path.exists(disk)]]))
         assert local_spark.existing_session({"spark": session}) is None
     """
     answer = python(code)
-    master, conf, found, same_python, same_environment, ui, strangers = json.loads(answer.stdout)
+    master, conf, found, same_python, same_environment, ui, strangers, disk = json.loads(answer.stdout)
     assert master == f"local[{max(3, os.cpu_count())}]"
     assert conf["spark.my.setting"] == "1" and conf["spark.driver.host"] == "127.0.0.1" and ui is None
     assert conf["spark.scheduler.barrier.maxConcurrentTasksCheck.interval"] == "1s"
     assert (found, same_python, same_environment) == (True, True, True)
     assert all("SASL" in refusal for refusal in strangers), strangers
     assert answer.stderr.startswith("what strangers cause:"), answer.stderr
+    assert disk == ["0o40700", 9, True, False], "rows that Spark shuffles are this user's alone, and go with it"
+
+
+def test_where_the_user_has_set_sparks_disks_they_are_the_users(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    assert local_spark._private_disk({"spark.local.dir": "/disk1"}) == {}
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", "/disk1,/disk2")
+    assert local_spark._private_disk({}) == {}
+    monkeypatch.delenv("SPARK_LOCAL_DIRS")
+    (tmp_path / "spark-defaults.conf").write_text("spark.local.dir /disk1\n")
+    assert local_spark._private_disk({}) == {}
+    (tmp_path / "spark-defaults.conf").unlink()
+    (disk,) = local_spark._private_disk({}).values()
+    assert os.stat(disk).st_mode == 0o40700
+    local_spark._remove_disks()
+    assert not os.path.exists(disk)
 
 
 def test_the_users_session_is_used_as_it_is(spark_cluster):

@@ -1,5 +1,6 @@
 """What the words of `%ddl monitor` mean, without a stream."""
 
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -40,6 +41,15 @@ def test_a_relative_folder_is_where_the_spark_is_that_reads_it(tmp_path, monkeyp
     ]:
         assert monitor._address(word, InKernel()) == here
         assert monitor._address(word, livy) == word
+
+
+def test_the_folder_of_a_monitor_is_this_users_alone(data_dir):
+    """Spark makes what is in it readable for all, and earlier versions have made `ddl_magics` so, too."""
+    (data_dir / "ddl_magics").mkdir(mode=0o755)
+    checkpoint = monitor._checkpoint(["run", "log", None, 60.0], InKernel())
+    folder = Path(checkpoint.removeprefix("file://"))
+    assert folder.parent == data_dir / "ddl_magics" / "monitors"
+    assert [path.stat().st_mode for path in (folder, data_dir / "ddl_magics")] == [0o40700] * 2
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ class MonitorReport:
         self._began_at = self._reported_at = time.monotonic()
         self._levels: dict[str, str] = {}
         self._advice = ""
+        self._says_late = False
 
     def report_if_due(self) -> None:
         now = time.monotonic()
@@ -64,9 +65,20 @@ class MonitorReport:
             )
         )
         self._warn_of_drift(features)
+        self._warn_of_late_records()
         if reasons and "; ".join(reasons) != self._advice:
             self._advice = "; ".join(reasons)
             self._journal.notice("warning", "train again: %s" % self._advice)
+
+    def _warn_of_late_records(self) -> None:
+        batch = self._arrivals.late_batch
+        if batch is not None and not self._says_late:
+            message = (
+                "%d of %s of a batch are older than the newest one by more than --late (%s), and are not counted: look "
+                "at the clocks of the hosts that log, or start with a larger --late and another --checkpoint"
+            )
+            self._journal.notice("warning", message % (batch[0], counted(batch[1], "record"), self._spec.delay))
+        self._says_late = batch is not None
 
     def _warn_of_drift(self, features: list[dict[str, Any]]) -> None:
         for feature in features:

@@ -15,6 +15,10 @@ from .watched import Tensor
 
 #: The latency's bins: bin k begins at 0.1 ms times 10^(k/8), up to 100 s.
 LATENCY_FIRST, LATENCY_PER_DECADE, LATENCY_BINS = 1e-4, 8, 49
+#: How far ahead of the cluster's clock the time of a record may be, in seconds: clocks of hosts differ.
+AHEAD_SECONDS = 300.0
+#: Digits of the hash by which lines that cannot be read are told from each other. Spark keeps each of them for ever.
+LINE_DIGITS = 5
 #: The bin of a missing value.
 NULL = -1
 
@@ -44,11 +48,12 @@ class Counter:
         parsed = stream.select(F.col("value").cast("string").alias("value")).select(
             F.from_json("value", self._schema(), {"mode": "PERMISSIVE"}).alias("r"), "value"
         )
-        bad = "(r.time IS NULL OR r.id IS NULL)"
+        bad = "(NOT %s OR r.id IS NULL)" % is_moment("r.time")
         columns = [
             "%s AS unreadable" % bad,
-            "IF(%s, sha1(value), r.id) AS id" % bad,
-            "IF(%s, current_timestamp(), CAST(r.time AS TIMESTAMP)) AS time" % bad,
+            "IF(%s, left(sha1(value), %d), r.id) AS id" % (bad, LINE_DIGITS),
+            # Without a time it does not move the watermark, after which all older records would be late.
+            "IF(%s, CAST(NULL AS TIMESTAMP), CAST(r.time AS TIMESTAMP)) AS time" % bad,
             "r.latency AS latency",
             "(r.error IS NOT NULL) AS failed",
         ]
@@ -60,7 +65,9 @@ class Counter:
         return parsed.selectExpr(*columns).withWatermark("time", delay).dropDuplicates(["id", "time"])
 
     def counts(self, requests: DataFrame) -> DataFrame:
-        """Rows (window, metric, bin, rows, sum, squares). window: when it begins, in seconds since the epoch."""
+        """Rows (window, metric, bin, rows, sum, squares). window: when it begins, in seconds since the epoch; null for
+        lines that cannot be read.
+        """
         names = ["i%d" % n for n in range(len(self._inputs))] + ["o%d" % n for n in range(len(self._outputs))]
         zipped = "arrays_zip(%s)" % ", ".join(names)
         has_inputs = " AND ".join("%s IS NOT NULL" % name for name in names if name[0] == "i") or "false"
@@ -139,6 +146,14 @@ def _type(tensor: Tensor) -> str:
     for _ in range(depth + 1):
         leaf = "ARRAY<%s>" % leaf
     return leaf
+
+
+def is_moment(time: str) -> str:
+    """SQL: whether a number is a time since the epoch that may have come: finite, and hardly in the future.
+
+    One record of the year 2096 would make all later ones late, for good.
+    """
+    return "coalesce(%s BETWEEN 0D AND CAST(current_timestamp() AS DOUBLE) + %r, false)" % (time, AHEAD_SECONDS)
 
 
 def window_start(seconds: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..spark.pyspark_types import DataFrame
-from .counting import flattened, scalar, window_start
+from .counting import flattened, is_moment, scalar, window_start
 from .watched import Tensor
 
 #: Kind of an error -> the error of a row with the output `o`, or the array of outputs `p`, and the true value `y`.
@@ -21,7 +21,7 @@ def labels_of(stream: DataFrame) -> DataFrame:
     return parsed.where("l.id IS NOT NULL AND l.label IS NOT NULL").selectExpr(
         "l.id AS label_id",
         "l.label AS label",
-        "coalesce(CAST(l.time AS TIMESTAMP), current_timestamp()) AS label_time",
+        "IF(%s, CAST(l.time AS TIMESTAMP), current_timestamp()) AS label_time" % is_moment("l.time"),
     )
 
 
@@ -33,7 +33,7 @@ def joined(requests: DataFrame, labels: DataFrame, delay: str) -> DataFrame:
     condition = F.expr(
         "id = label_id AND label_time >= time - interval %s AND label_time <= time + interval %s" % (delay, delay)
     )
-    return requests.join(distinct_labels, condition)
+    return requests.where("NOT unreadable").join(distinct_labels, condition)
 
 
 def errors(pairs: DataFrame, output: Tensor, kind: str, window_seconds: float) -> DataFrame:

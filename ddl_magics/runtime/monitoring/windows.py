@@ -52,7 +52,7 @@ class Watch:
             "since": self.since,
         }
 
-    def add(self, batch: int, counts: Iterable[Tuple[float, int, int, int, float, float]]) -> None:
+    def add(self, batch: int, counts: Iterable[Tuple[Any, int, int, int, float, float]]) -> None:
         """Add the counts of a batch, as `Counter.counts` makes them, unless the batch is here already."""
         if batch <= self.batch:
             return

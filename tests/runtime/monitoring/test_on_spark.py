@@ -1,6 +1,7 @@
 """A monitor on a real Spark: folders and topics of a real Kafka, each record counted once whatever breaks meanwhile."""
 
 import json
+import time
 import uuid
 
 import numpy as np
@@ -97,16 +98,32 @@ def test_a_log_is_caught_up_with_and_each_record_counted_once(spark_cluster, ref
     failed = {**shifted[-1], "id": "failed", "inputs": None, "outputs": None, "error": "no such input"}
     late = {**first[0], "id": "late", "time": first[0]["time"] - 7200}
     damage = 'not json\n{"time": 3}\n'
+    times = ("NaN", "1e400", "-1e400", "-5", "4e9", str(time.time() + 3600), "1e18")
+    damage += "".join(f'{{"time": {moment}, "id": "{moment}", "latency": 1}}\n' for moment in times)
     write_whole(log / "b.jsonl", lines(first[-100:]) + lines(shifted) + lines([failed, late]) + damage)
     monitor = begin(spark, reference, log, tmp_path / "checkpoint", once=True).ended()
     totals = monitor.totals
-    assert (totals["requests"], totals["errors"], totals["unreadable"]) == (1201, 1, 2)
+    assert (totals["requests"], totals["errors"], totals["unreadable"]) == (1201, 1, 2 + len(times))
     assert (totals["double"], totals["late"]) == (100, 1)
     assert monitor.thing("heat")["level"] != "none"
     assert monitor.thing("heat")["psi"] == pytest.approx(0.24, abs=0.06)
     assert monitor.thing("load")["level"] == monitor.thing("wind")["level"] == "none"
     assert [text for text in monitor.notices if text.startswith("heat has moved")]
     assert "continues after 700 requests" in monitor.notices[0]
+
+    # What cannot be read has not moved the watermark to its time, nor to this time, years after these requests.
+    write_whole(log / "c.jsonl", lines(requests(10, random, first=1200)))
+    totals = begin(spark, reference, log, tmp_path / "checkpoint", once=True).ended().totals
+    assert (totals["requests"], totals["unreadable"], totals["late"]) == (1211, 2 + len(times), 1)
+    # A host whose clock is ahead, within what is taken: its record makes most of the next ones late, which is said.
+    now = time.time()
+    ahead, *others = ({**record, "time": now - 3600} for record in requests(21, random, first=1300))
+    write_whole(log / "d.jsonl", lines([{**ahead, "time": now}]))
+    begin(spark, reference, log, tmp_path / "checkpoint", once=True).ended()
+    write_whole(log / "e.jsonl", lines(others))
+    monitor = begin(spark, reference, log, tmp_path / "checkpoint", once=True).ended()
+    assert monitor.totals["late"] == 21
+    assert [text for text in monitor.notices if text.startswith("20 of 20 records of a batch are older")]
 
 
 CELL = """
