@@ -32,7 +32,7 @@ _OF_PROCESSES: Tuple[str, ...] = (
     "MPLBACKEND",
 )
 _OF_PROCESSES += ("PAGER", "PWD", "PYDEVD", "PYSPARK", "PYTHON", "SPARK", "TERM", "TMPDIR", "CUDA_VISIBLE_DEVICES")
-_OF_PROCESSES += ("OMP_", "MKL_", "TF2_BEHAVIOR", "TF_CPP_MIN_LOG_LEVEL", "_")
+_OF_PROCESSES += ("OMP_", "MKL_", "KMP_", "TF2_BEHAVIOR", "TF_CPP_MIN_LOG_LEVEL", "_")
 #: Variables that TensorFlow, TensorBoard and h5py set.
 _OF_PROCESSES += ("CRC32C_SW_MODE", "ENABLE_RUNTIME_UPTIME_TELEMETRY", "HDF5_PLUGIN_PATH", "TPU_")
 #: Loggers that a kernel or Spark sets itself.
@@ -80,7 +80,10 @@ def _of_functions(name: str, module: str, reader: str, writer: str, default: Any
 
 
 def _policy(keras: Any) -> str:
-    """ "" where it is that of floatx, which it follows."""
+    """ "" where it is that of floatx, which it follows, or there is none yet, which the question would make."""
+    state = sys.modules.get("keras.src.backend.common.global_state")
+    if state is not None and state.get_global_attribute("dtype_policy") is None:
+        return ""
     name: str = keras.mixed_precision.global_policy().name
     return "" if name == keras.backend.floatx() else name
 
