@@ -11,6 +11,8 @@ import random
 import sys
 from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, NamedTuple, Tuple
 
+from .mersenne_twister import SeedSearch
+
 LIBRARIES = ("Python", "NumPy", "TensorFlow", "Keras")
 #: NumPy's generator of its global functions.
 _NUMPYS = "MT19937"
@@ -35,15 +37,24 @@ class Streams(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """Eight hexadecimal digits of all but Python's, from which libraries draw that nobody has seeded."""
-        return hashlib.sha256(repr(self[1:]).encode()).hexdigest()[:8]
+        """Eight hexadecimal digits."""
+        return hashlib.sha256(repr(tuple(self)).encode()).hexdigest()[:8]
+
+
+#: Of this process.
+_python_search, _numpy_search = SeedSearch(), SeedSearch()
 
 
 def seeded() -> Streams | None:
-    """This process', if one of them was seeded; Python's own does not tell."""
+    """Those of this process that were seeded, if there are any."""
     streams = current()
-    seeds = [state and state[0] for state in (streams.keras, streams.tensorflow)]
-    return None if all(seed is None for seed in seeds) and not _numpy_is_seeded() else streams
+    if not _python_search.is_seeded(_pythons_words(streams.python)):
+        streams = streams._replace(python=None)
+    if streams.numpy is not None and not _numpy_is_seeded(streams.numpy):
+        streams = streams._replace(numpy=None)
+    if streams.keras is not None and streams.keras[0] is None and streams.python is None:
+        streams = streams._replace(keras=None)  # else Keras draws its seeds from Python's stream
+    return None if all(state is None for state in streams) else streams
 
 
 def current() -> Streams:
@@ -69,9 +80,14 @@ def _of_numpy(numpy: Any) -> Any:
     return [_NUMPYS, state["state"]["key"].tolist(), int(state["state"]["pos"]), state["has_gauss"], state["gauss"]]
 
 
-def _numpy_is_seeded() -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and getattr(numpy.random.mtrand._rand._bit_generator, "_seed_seq", None) is None
+def _numpy_is_seeded(state: Any) -> bool:
+    """By `seed`, which leaves a sign, or by `set_state`."""
+    generator = sys.modules["numpy"].random.mtrand._rand._bit_generator
+    return getattr(generator, "_seed_seq", None) is None or _numpy_search.is_seeded(state[1])
+
+
+def _pythons_words(state: Any) -> Any:
+    return state[1][:-1]  # the last item is the position among them
 
 
 def _seed_of(generator: Any) -> Any:
@@ -84,6 +100,11 @@ def continue_from(streams: Streams) -> None:
     for library, state in zip(LIBRARIES, streams):
         if state is not None:
             _SET[library](state)
+
+
+def _set_python(state: Any) -> None:
+    random.setstate(_of_python(state))
+    _python_search.note_seeded(_pythons_words(state))
 
 
 def _set_numpy(state: Any) -> None:
@@ -122,7 +143,7 @@ def _of_python(state: Any) -> Any:
 
 
 _SET: Mapping[str, Callable[[Any], None]] = {
-    "Python": lambda state: random.setstate(_of_python(state)),
+    "Python": _set_python,
     "NumPy": _set_numpy,
     "TensorFlow": _set_tensorflow,
     "Keras": _set_keras,

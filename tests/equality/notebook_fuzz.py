@@ -178,6 +178,10 @@ FEEDS = {
     "drawing generator": (GENERATED, "", "batches(), steps_per_epoch=-(-rows // 16)"),
 }
 ONLY_NUMBERS = ("sequence", "drawing pipeline", "drawing generator")
+#: Those that draw nothing by NumPy and TensorFlow.
+STEADY = ("arrays", "split arrays", "pipeline", "pipeline of the notebook", "sequence")
+#: The one seed of a notebook, and what its training cell draws; so do the first weights, by Keras.
+RANDOM_ALONE = ("random.seed({n})\nrandom.random()", "drawn = [random.random(), random.gauss(0, 1)]")
 
 #: What a training cell has beside `fit`: (an earlier cell, lines before, an argument of fit, lines after).
 EXTRAS = {
@@ -206,7 +210,7 @@ def plain_value(value):
     if isinstance(value, dict):
         return {str(key): plain_value(value[key]) for key in sorted(value)}
     return np.asarray(value, "float64").tolist()
-names = ("scores", "noted", "predicted", "found")
+names = ("scores", "noted", "predicted", "found", "drawn")
 shown = {name: plain_value(globals()[name]) for name in names if name in globals()}
 shown.update(history=plain_value(history.history), weights=[plain_value(w) for w in model.get_weights()])
 shown["optimizer"] = plain_value(model.optimizer.iterations)
@@ -230,6 +234,9 @@ def notebook(number):
     activation = "keras.saving.get_registered_object('mine>halved')" if "registered" in settings else "'tanh'"
     optimizer = chance.choice(["SGD({}, momentum=0.9)", "RMSprop({})", "Adagrad({})"]).format((rates or ["0.02"])[0])
     epochs = chance.randint(1, 3)
+    random_alone = chance.random() < 0.5 and "seed" not in settings and feed in STEADY
+    seeds, draws = RANDOM_ALONE if random_alone else (SETTINGS["numpy seed"][0], "")
+    set_by = {name: seeds if name == "numpy seed" else source for name, (source, _) in SETTINGS.items()}
 
     earlier_feed, feed_lines, arguments = FEEDS[feed]
     earlier_extra, before, argument, later = EXTRAS[extra]
@@ -246,7 +253,7 @@ def notebook(number):
         "trained before": (f"{build}\n{compiles}\n{trains}", []),
     }[when]
     fit = f"history = model.fit({arguments}, epochs={epochs}, verbose=0{argument})"
-    train = "\n".join(filter(None, [feed_lines, *own[1], before, fit, later]))
+    train = "\n".join(filter(None, [feed_lines, *own[1], before, fit, later, draws]))
     again = {
         "nothing": [],
         "predicted": [("plain", "predicted = model.predict(x[:7], verbose=0)")],
@@ -257,14 +264,15 @@ def notebook(number):
     imports = 'import os, sys, random\nimport keras, numpy as np, tensorflow as tf\nkeras.config.set_floatx("float64")'
     cells = [
         imports,
-        *(SETTINGS[name][0].format(**filled) for name in settings),
+        *(set_by[name].format(**filled) for name in settings),
         data.format(**filled),
         prepare,
         earlier_feed,
         earlier_extra,
         own[0],
     ]
-    choices = [f"{kind}, {front}", loss, feed, extra, when, f"then {after}", *settings]
+    seeded = ["random alone" if random_alone and name == "numpy seed" else name for name in settings]
+    choices = [f"{kind}, {front}", loss, feed, extra, when, f"then {after}", *seeded]
     cells = [("plain", cell) for cell in cells if cell]
     return "; ".join(choices), [*cells, ("train", train), *again, ("plain", SHOWS)]
 

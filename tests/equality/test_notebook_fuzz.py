@@ -24,6 +24,7 @@ NOTEBOOKS, DAILY = 200, 4
 RESET = """
 import keras, numpy as np, os, random, tensorflow as tf, warnings
 warnings.simplefilter("ignore")
+random.seed(); np.random.set_bit_generator(np.random.MT19937()); tf.random.set_seed(None)
 from keras.src.backend.common import global_state
 keras.config.set_floatx("float32"); keras.config.set_epsilon(1e-7); tf.config.run_functions_eagerly(False)
 keras.utils.clear_session(); global_state.set_global_attribute("global_random_seed", None)

@@ -73,6 +73,7 @@ RUNTIME_FLOORS = {
     "keras_types": "types of Keras",
     "lambda_layers": "models whose Lambda layers have code",
     "random_streams": "where random numbers are, in a process",
+    "mersenne_twister": "whether a generator was seeded",
     "assert_never": "exhaustive branches",
     "wording": "words of several messages",
     "__init__": "empty",

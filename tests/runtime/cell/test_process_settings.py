@@ -83,7 +83,8 @@ import keras, os, random, warnings, logging, numpy as np, pandas as pd, tensorfl
 
 
 def printed(code, *arguments):
-    return completed([sys.executable, "-c", code, *map(str, arguments)], env=environment(), timeout=100).stdout
+    variables = {name: value for name, value in environment().items() if not name.startswith("KMP_")}  # scikit-learn's
+    return completed([sys.executable, "-c", code, *map(str, arguments)], env=variables, timeout=100).stdout
 
 
 def test_a_rank_does_what_the_session_would(tmp_path):
@@ -116,8 +117,14 @@ def test_a_process_in_which_nothing_was_set_has_nothing_to_take_over():
 
 
 SEEDED = """
+import random
 import keras
 from ddl_magics.runtime.cell import process_settings
+assert process_settings.seed(1000) is None
+random.seed(3)
+streams = process_settings.of_process().streams
+assert streams.python == random.getstate() and streams[1:] == (None, None, (None, None)), streams  # Keras draws from it
+random.seed()
 assert process_settings.seed(1000) is None and process_settings.floatx("x = 1") == "float32"
 assert process_settings.floatx("if x: keras.config.set_floatx('float64')") == "float64"
 seeds = []

@@ -24,7 +24,8 @@ def process():
     yield
     random.seed, np.random.seed = seeds
     np.random.set_bit_generator(generator)
-    random_streams.continue_from(streams)
+    random_streams.continue_from(streams._replace(python=None))
+    random.setstate(streams.python)  # which does not say that it was seeded
 
 
 class Session:
@@ -50,7 +51,7 @@ class Session:
         left.note_streams()
         packed = left.packed({}, (), finished=True)
         random.seed, np.random.seed = seeds
-        _as_before(before, continues and continued is not None)
+        _as_before(before, continued)
         if packed is not None:
             path.write_bytes(packed)
 
@@ -64,9 +65,12 @@ def _of_a_rank():
     return random.Random(11).getstate(), random_streams.Streams(*random_streams.current()).numpy
 
 
-def _as_before(streams, was_seeded):
-    random_streams.continue_from(streams)
-    if not was_seeded:
+def _as_before(streams, seeded):
+    seeded = seeded or random_streams.Streams(None, None, None, None)
+    random_streams.continue_from(seeded)
+    if seeded.python is None:
+        random.setstate(streams.python)
+    if seeded.numpy is None:
         generator = np.random.MT19937()
         generator.state = {**generator.state, "state": {"key": np.uint32(streams.numpy[1]), "pos": streams.numpy[2]}}
         np.random.set_bit_generator(generator)
@@ -93,10 +97,31 @@ def test_the_next_cell_goes_on_where_the_run_has_stopped(session):
 
 def test_what_the_cell_seeds_is_seeded(session):
     expected = plain(session, SEED, DRAW)
+    random.seed()
     np.random.set_bit_generator(np.random.MT19937())
     assert random_streams.seeded() is None
     session.start(SEED + DRAW)()
     assert random_streams.current() == random_streams.seeded() == expected
+
+
+@pytest.mark.parametrize(("seed", "library"), [("random.seed(1)", "Python"), ("np.random.seed(1)", "NumPy")])
+def test_one_stream_may_be_seeded_alone(session, seed, library):
+    session.cell(seed)
+    seeded = random_streams.seeded()
+    assert [name for name, state in zip(random_streams.LIBRARIES, seeded, strict=True) if state] == [library]
+    expected = plain(session, DRAW)[library == "NumPy"]
+    session.cell(seed)
+    assert random_streams.seeded().digest == seeded.digest
+    _, words, *_ = random_streams.current()[library == "Python"]
+    assert session.start(DRAW)() == placing.Placed()
+    assert random_streams.seeded()[library == "NumPy"] == expected
+    assert random_streams.current()[library == "Python"][1] == words and random_streams.seeded().count(None) == 3
+
+
+@pytest.mark.parametrize("seed", ["random.setstate(random.Random(3).getstate())", "np.random.set_state(legacy)"])
+def test_a_seeded_state_is_a_seed(session, seed):
+    exec(seed, {"random": random, "np": np, "legacy": np.random.RandomState(3).get_state()})
+    assert random_streams.seeded().count(None) == 3
 
 
 @pytest.mark.parametrize("continues", [True, False], ids=["nothing seeded", "--seed"])
