@@ -15,7 +15,7 @@ from typing import Sequence
 MAX_BLOCKS = 1000
 
 _WORDS, _HALF, _MIDDLE = 624, 312, 397
-_WORD = 0xFFFFFFFF
+_MASK = 0xFFFFFFFF
 _MATRIX = 0x9908B0DF
 #: A key repeats itself in the block after so many words: that of a text of up to 16 characters has 16 to 20, of a
 #: number one or two, which are in 16. The operating system's has 624.
@@ -24,8 +24,8 @@ _PERIODS = range(16, 21)
 _LOOKED_AT = 6 + _PERIODS[-1]
 
 
-def _repeated(word: int, count: int) -> int:
-    return sum(word << 32 * index for index in range(count))
+def _repeated(lane: int, count: int) -> int:
+    return sum(lane << 32 * index for index in range(count))
 
 
 _ONES, _UPPER, _LOWER = _repeated(1, _HALF + 1), _repeated(0x80000000, _HALF), _repeated(0x7FFFFFFF, _HALF)
@@ -82,32 +82,31 @@ def _is_of_seed(block: int) -> bool:
     """Whether a key that repeats itself has filled the block, or its first word, as NumPy's legacy seeds do."""
     looked_at = block & ((1 << 32 * _LOOKED_AT) - 1)
     words = struct.unpack("<%dI" % _LOOKED_AT, looked_at.to_bytes(4 * _LOOKED_AT, "little"))
-    if all(words[index] == _next(words[index - 1], index) for index in (2, 3)):
+    if all(words[index] == _generated(words[index - 1], index) for index in (2, 3)):
         return True
-    first = _of_key(words, 4)
+    key_word = _of_key(words, 4)
     return any(
-        first == _of_key(words, 4 + period) and _of_key(words, 5) == _of_key(words, 5 + period) for period in _PERIODS
+        key_word == _of_key(words, 4 + period) and _of_key(words, 5) == _of_key(words, 5 + period)
+        for period in _PERIODS
     )
 
 
-def _next(word: int, index: int) -> int:
-    """The word at `index` that follows `word` in `init_genrand`."""
-    return (_mixed(word, 1812433253) + index) & _WORD
+def _generated(previous: int, index: int) -> int:
+    """The word at `index`, after `previous`, as `init_genrand` makes it."""
+    return (_mixed(previous, 1812433253) + index) & _MASK
 
 
-def _mixed(word: int, factor: int) -> int:
-    return (word ^ word >> 30) * factor & _WORD
+def _mixed(bits: int, factor: int) -> int:
+    return (bits ^ bits >> 30) * factor & _MASK
 
 
 #: With these words, `init_by_array` begins.
 _BEGINNING = [19650218]
 for _index in range(1, _LOOKED_AT):
-    _BEGINNING.append(_next(_BEGINNING[-1], _index))
+    _BEGINNING.append(_generated(_BEGINNING[-1], _index))
 
 
 def _of_key(words: Sequence[int], index: int) -> int:
     """The word of the key from which `init_by_array` has made that at `index`, from 4 on, plus its place in the key."""
-    before, word = [
-        (words[place] + place) & _WORD ^ _mixed(words[place - 1], 1566083941) for place in (index - 1, index)
-    ]
-    return (word - (_BEGINNING[index] ^ _mixed(before, 1664525))) & _WORD
+    earlier, middle = [(words[at] + at) & _MASK ^ _mixed(words[at - 1], 1566083941) for at in (index - 1, index)]
+    return (middle - (_BEGINNING[index] ^ _mixed(earlier, 1664525))) & _MASK
