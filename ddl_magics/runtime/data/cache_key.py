@@ -99,8 +99,6 @@ def _sources_of_format() -> str:
 def _frame_texts(frame: DataFrame) -> Iterator[str]:
     execution = frame._jdf.queryExecution()
     analyzed = execution.analyzed()
-    if analyzed.isStreaming():
-        raise NotKnown("it streams")
     canonical = analyzed.canonicalized()
     try:
         described = _OF_JVM.sub("", canonical.toJSON())

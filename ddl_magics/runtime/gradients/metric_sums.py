@@ -7,6 +7,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from ..rank.peers import Peers
+from ..trial import starts_at_zero
 from .reduce import assign
 
 
@@ -42,7 +43,7 @@ class MetricSums:
     def parts_of_sum(self, states: Sequence[Any]) -> list[np.ndarray]:
         """Copies of these variables of metrics, in float64, whose sums over the ranks are those of the whole job."""
         zeroed = set() if self._peers.config.is_chief else self.variables_of_gathered()  # the chief's are enough
-        values = [np.array(variable, np.float64) for variable in states]
+        values = [np.asarray(variable).astype(np.float64) for variable in states]
         return [np.zeros_like(value) if id(state) in zeroed else value for state, value in zip(states, values)]
 
     def variables_of_gathered(self) -> set[int]:
@@ -52,12 +53,7 @@ class MetricSums:
     def _check(self, metric: Any) -> None:
         if id(metric) in self._additive:
             return
-        before = [np.asarray(variable) for variable in metric.variables]
-        metric.reset_state()
-        starts_at_zero = all(not np.any(np.asarray(variable)) for variable in metric.variables)
-        for variable, value in zip(metric.variables, before):
-            variable.assign(value)
-        if not starts_at_zero:
+        if not starts_at_zero(metric):
             raise ValueError(
                 "the metric %r has a state that does not start at zero, so that it cannot be summed over workers; "
                 "write it as a sum and a count, or leave it out" % metric.name

@@ -206,7 +206,7 @@ class FitCheckpoints:
         flat = np.concatenate([state.reshape(-1) for state in states] or [np.zeros(0)])
         counted = flat.size
         if peers.ring is not None:
-            means = [np.array(variable, np.float64).reshape(-1) / self._config.size for variable in averaged]
+            means = [np.asarray(variable).astype(np.float64).reshape(-1) / self._config.size for variable in averaged]
             flat = np.concatenate([flat, *means])
             peers.allreduce(flat, announcement.CHECKPOINT)
             reduce.assign(averaged, flat[counted:])

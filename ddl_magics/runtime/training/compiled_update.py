@@ -19,10 +19,16 @@ def apply(
     optimizer: Optimizer,
     gradients: Sequence[Gradient],
     variables: Sequence[Variable],
+    counts: dict[int, Variable] | None = None,
 ) -> Any:
-    """`update(gradients)`, where `optimizer` changes `variables` in place; compiled where that can be."""
-    if not can_compile(optimizer, gradients, variables):
+    """`update(gradients)`, where `optimizer` changes `variables` in place; compiled where that can be.
+
+    counts: Gets the iterations of an optimizer whose update is compiled, by its id.
+    """
+    if not _can_compile(optimizer, gradients, variables):
         return update(gradients)
+    if counts is not None:
+        counts[id(optimizer)] = optimizer.iterations
     if not optimizer.built:
         with tf.init_scope():
             optimizer.build(list(variables))
@@ -35,7 +41,7 @@ def apply(
     return tf.function(compiled, jit_compile=True, autograph=False)(*dense)
 
 
-def can_compile(optimizer: Optimizer, gradients: Sequence[Gradient], variables: Sequence[Variable]) -> bool:
+def _can_compile(optimizer: Optimizer, gradients: Sequence[Gradient], variables: Sequence[Variable]) -> bool:
     """Whether XLA is sure to know all that an update does."""
     rate = getattr(optimizer, "_learning_rate", None)
     return (

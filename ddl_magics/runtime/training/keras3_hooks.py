@@ -189,26 +189,16 @@ class Keras3Hooks(KerasHooks):
         def apply(gradients: Sequence[Gradient]) -> Any:
             return original(optimizer, gradients, trainable_variables)
 
-        update, variables = apply, list(trainable_variables or optimizer._trainable_variables)
+        def apply_compiled(gradients: Sequence[Gradient]) -> Any:
+            return compiled_update.apply(apply, optimizer, gradients, variables, self._compiled_counts)
+
+        variables = list(trainable_variables or optimizer._trainable_variables)
         self.note_update(variables)
         if not self.config.reduces_gradients:
             return apply(grads)
         scaled = isinstance(optimizer, loss_scale_optimizer.LossScaleOptimizer)
-        if not scaled and not self.gradients.applying:
-            update = functools.partial(self._apply_compiled, apply, optimizer, variables)
-        return self.gradients.apply(update, list(grads), scaled)
-
-    def _apply_compiled(
-        self,
-        update: Callable[[Sequence[Gradient]], Any],
-        optimizer: Optimizer,
-        variables: Sequence[Variable],
-        gradients: Sequence[Gradient],
-    ) -> Any:
-        counts = self._compiled_counts
-        if counts is not None and compiled_update.can_compile(optimizer, gradients, variables):
-            counts[id(optimizer)] = optimizer.iterations
-        return compiled_update.apply(update, optimizer, gradients, variables)
+        compiles = not scaled and not self.gradients.applying
+        return self.gradients.apply(apply_compiled if compiles else apply, list(grads), scaled)
 
     def hook_losses(self) -> None:
         def apply_mask(

@@ -6,7 +6,7 @@
 from .assignments import depends_on_rows, recorded_assignments, set_alike
 from .inlined_functions import inlined_functions
 from .loss_trial import try_loss
-from .metric_trial import adds_up
+from .metric_trial import adds_up, starts_at_zero
 from .row_trial import COUPLED, INPUT, MEAN, OUTPUT, SUM, TARGET, WEIGHT, Leaf, Verdict
 from .sandbox import Sandbox
 from .simulated_gather import SimulatedGather
@@ -28,5 +28,6 @@ __all__ = [
     "inlined_functions",
     "recorded_assignments",
     "set_alike",
+    "starts_at_zero",
     "try_loss",
 ]

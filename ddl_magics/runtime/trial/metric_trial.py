@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from ..keras_types import Metric, Tensor
 from . import row_trial
-from .python_state import differing
+from .python_state import PythonState, differing
 from .row_trial import SUM, Leaf
 from .sandbox import Sandbox
 
@@ -34,7 +34,10 @@ def adds_up(metric: Metric, update: Callable[[Sequence[Tensor]], Any], leaves: S
         return [np.asarray(variable) for variable in metric.variables]
 
     with sandbox.entered() as created:
-        result = _starts_at_zero(metric)
+        try:
+            result = _is_zero_after_reset(metric)
+        except Exception:  # any error of a metric that creates its states in its first update
+            result = False
         if result:
             fits = row_trial.fitting(evaluate, leaves)
             result = (by_row if fits is None else SUM in fits) and not keeps_in_python
@@ -44,9 +47,16 @@ def adds_up(metric: Metric, update: Callable[[Sequence[Tensor]], Any], leaves: S
     return result
 
 
-def _starts_at_zero(metric: Metric) -> bool:
-    try:
-        metric.reset_state()
-    except Exception:  # any error of a metric that creates its states in its first update
-        return False
+def starts_at_zero(metric: Metric) -> bool:
+    """Whether the states of `metric` are zeros after a reset. It is left as it was."""
+    before = [np.asarray(variable) for variable in metric.variables]
+    with PythonState([metric]).restored():
+        result = _is_zero_after_reset(metric)
+    for variable, value in zip(metric.variables, before):
+        variable.assign(value)
+    return result
+
+
+def _is_zero_after_reset(metric: Metric) -> bool:
+    metric.reset_state()
     return not any(np.any(np.asarray(variable)) for variable in metric.variables)
