@@ -32,7 +32,7 @@ DOING = {
 }
 
 # The operation that carries it out.
-ALLREDUCE, BROADCAST, GATHER = range(1, 4)
+ALLREDUCE, BROADCAST, GATHER, SCATTER = range(1, 5)
 
 # The kinds of records.
 CALL, DISAGREEMENT, DEPARTURE = range(1, 4)
@@ -88,7 +88,8 @@ class PeerLost(Exception):
 class CollectiveCall(NamedTuple):
     """A rank's call of a collective, as the other ranks get it.
 
-    operation: ALLREDUCE, BROADCAST or GATHER. size: bytes of its data. dtype: their `dtype_code`, "" for a gather.
+    operation: ALLREDUCE, BROADCAST, GATHER or SCATTER. size: bytes of its data; in a scatter, of the longest payload.
+    dtype: their `dtype_code`, "" for a gather or a scatter.
     """
 
     rank: int
@@ -103,8 +104,8 @@ class CollectiveCall(NamedTuple):
         return call + _ANNOUNCED.pack(self.rank, weight, flags, check, scale)
 
     def matches(self, peer_call: CollectiveCall) -> bool:
-        """Whether both ranks are in the same collective. Only the data of a gather may differ in size."""
-        sizes = self.size == peer_call.size or self.operation == GATHER
+        """Whether both ranks are in the same collective. The data of a gather or a scatter may differ in size."""
+        sizes = self.size == peer_call.size or self.operation in (GATHER, SCATTER)
         return (
             sizes
             and self.operation == peer_call.operation

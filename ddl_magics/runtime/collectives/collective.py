@@ -1,4 +1,4 @@
-"""What ranks do together: all-reduce, broadcast and gather.
+"""What ranks do together: all-reduce, broadcast, gather and scatter.
 
 The location of the ranks decides how their data travel (rendezvous.py). This file holds what all ways have in common:
 one collective at a time, a check that all ranks are in the same one, and the end of all when a rank ends.
@@ -8,18 +8,31 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import struct
 import threading
 import time
 from typing import TYPE_CHECKING, Iterator, NamedTuple, Protocol, Sequence
 
 import numpy as np
 
-from .announcement import ALLREDUCE, BROADCAST, GATHER, Announcement, CollectiveCall, Diverged, PeerLost, dtype_code
+from .announcement import (
+    ALLREDUCE,
+    BROADCAST,
+    GATHER,
+    SCATTER,
+    Announcement,
+    CollectiveCall,
+    Diverged,
+    PeerLost,
+    dtype_code,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 __all__ = ["Announcement", "Collective", "Diverged", "PeerLost"]
+
+_LENGTH = struct.Struct("!Q")
 
 
 class Timings(NamedTuple):
@@ -166,6 +179,28 @@ class Collective(abc.ABC):
             raise ValueError(message % (largest.rank, largest.size, limit))
         return [chunk.tobytes() for chunk in gathered], [call.announcement for call in calls]
 
+    def scatter(self, payloads: Sequence[bytes], announcement: Announcement, limit: int) -> bytes:
+        """Rank 0's payload for this rank.
+
+        Args:
+            payloads: On rank 0, one for each rank, in order of rank. They may differ in length. Empty on the others.
+
+        Raises:
+            ValueError: on every rank, if one has more than `limit` bytes; later collectives still work. Otherwise as
+                every collective.
+        """
+        longest = max(map(len, payloads), default=0)
+        calls = [CollectiveCall(self.rank, SCATTER, longest, "", announcement)]
+        with self._collective():
+            longest = self._announce(calls)[0].size
+            if longest <= limit:
+                own_row = np.empty((1, _LENGTH.size + longest), np.uint8)
+                self._scatter(_rows_of_bytes(payloads, own_row.shape[1]), own_row)
+        if longest > limit:
+            raise ValueError("rank 0 has %d bytes for a rank, at most %d can be scattered" % (longest, limit))
+        (length,) = _LENGTH.unpack_from(own_row[0].data)
+        return own_row[0, _LENGTH.size : _LENGTH.size + length].tobytes()
+
     # How a collective is done. `calls` are those that this rank speaks for: its own, or its host's in a ring of hosts.
 
     @abc.abstractmethod
@@ -185,6 +220,13 @@ class Collective(abc.ABC):
     @abc.abstractmethod
     def _gather(self, data: npt.NDArray[np.uint8], calls: Sequence[CollectiveCall]) -> Sequence[npt.NDArray[np.uint8]]:
         """The bytes of all ranks, after `_announce`, whose calls say how many each has."""
+
+    @abc.abstractmethod
+    def _scatter(self, rows: npt.NDArray[np.uint8], own_rows: npt.NDArray[np.uint8]) -> None:
+        """The rows of rank 0 for the ranks that this one speaks for, in `own_rows`, after `_announce`.
+
+        rows: 2-D, one for each rank; none but on rank 0.
+        """
 
     def close(self, reason: str) -> None:
         """Leaves: the other ranks get `PeerLost` with this reason in their next collective.
@@ -313,6 +355,9 @@ class SingleRank(Collective):
     def _gather(self, data: npt.NDArray[np.uint8], calls: Sequence[CollectiveCall]) -> Sequence[npt.NDArray[np.uint8]]:
         return [data]
 
+    def _scatter(self, rows: npt.NDArray[np.uint8], own_rows: npt.NDArray[np.uint8]) -> None:
+        own_rows[:] = rows
+
 
 def as_bytes(buffer: np.ndarray) -> npt.NDArray[np.uint8]:
     """`buffer` as bytes, without a copy. Raises ValueError for an array that a collective cannot work on in place."""
@@ -322,3 +367,12 @@ def as_bytes(buffer: np.ndarray) -> npt.NDArray[np.uint8]:
     if buffer.dtype.kind not in "iufc" and (buffer.dtype.kind != "V" or buffer.dtype.type is np.void):
         raise ValueError("a collective needs numbers, not %s" % buffer.dtype)
     return buffer.view(np.uint8)
+
+
+def _rows_of_bytes(payloads: Sequence[bytes], width: int) -> npt.NDArray[np.uint8]:
+    """A row of `width` bytes for each payload: its length, and itself."""
+    rows = np.zeros((len(payloads), width), np.uint8)
+    for row, payload in zip(rows, payloads):
+        _LENGTH.pack_into(row.data, 0, len(payload))
+        row[_LENGTH.size : _LENGTH.size + len(payload)] = np.frombuffer(payload, np.uint8)
+    return rows

@@ -71,6 +71,12 @@ class Hierarchy(Collective):
         pieces = dict(zip(ranks, np.split(everything, offsets[:-1])))
         return [pieces[rank] for rank in range(self.size)]
 
+    def _scatter(self, rows: npt.NDArray[np.uint8], own_rows: npt.NDArray[np.uint8]) -> None:
+        of_host = np.empty((len(self._group), own_rows.shape[1]), np.uint8)
+        if self._ring is not None:
+            self._ring._scatter(rows, of_host)
+        self._host._scatter(of_host, own_rows)
+
     def _share(self, calls: list[CollectiveCall]) -> list[CollectiveCall]:
         """The calls of all ranks, which the leader knows, on every rank of its host."""
         records = np.empty((self.size, announcement.RECORD_BYTES), np.uint8)

@@ -107,6 +107,18 @@ class Ring(Collective):
         self.link.transfer(outgoing, self._receive_and_forward(outgoing, arriving, self._ring_size - 2))
         return gathered
 
+    def _scatter(self, rows: npt.NDArray[np.uint8], own_rows: npt.NDArray[np.uint8]) -> None:
+        """The rows for the last member of the ring go first: each member passes on all but the last that come."""
+        behind = [self._groups[member] for member in range(self._ring_size - 1, self._ring_rank, -1)]
+        if self._ring_rank == 0:
+            own_rows[:] = rows[self._groups[0]]
+            self.link.transfer(_queue(*(rows[group].reshape(-1) for group in behind)), iter(()))
+        else:
+            passing = [np.empty(len(group) * own_rows.shape[1], np.uint8) for group in behind]
+            outgoing = _queue()
+            arriving = self._receive_and_forward(outgoing, [*passing, own_rows.reshape(-1)], len(passing))
+            self.link.transfer(outgoing, arriving)
+
     # Generators of what is received, as views that the link fills in turn. They append what is forwarded to `outgoing`.
 
     def _receive_calls(self, hop: int, calls: list[CollectiveCall], outgoing: Queue) -> Iterator[memoryview]:

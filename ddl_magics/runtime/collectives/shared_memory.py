@@ -90,6 +90,19 @@ class SharedMemory(Collective):
                     piece[:] = self._inputs[peer][area][: len(piece)]
         return gathered
 
+    def _scatter(self, rows: Bytes, own_rows: Bytes) -> None:
+        width = PIECE_BYTES // self.size
+        for begin in range(0, own_rows.shape[1] if self.size > 1 else 0, width):
+            piece = own_rows[0, begin : begin + width]
+            shared = self._inputs[0][self._next_area()][: self.size * len(piece)].reshape(self.size, len(piece))
+            if self._group_rank == 0:
+                shared[1:] = rows[1:, begin : begin + width]
+            self.link.wait()
+            if self._group_rank != 0:
+                piece[:] = shared[self._group_rank]
+        if self._group_rank == 0:
+            own_rows[:] = rows[:1]
+
     def _pieces(self, data: np.ndarray) -> Iterator[np.ndarray]:
         if self.size == 1:  # the only rank of its host in a hierarchy has nothing to exchange
             return iter(())

@@ -1,9 +1,9 @@
 """Data that rank 0 reads for all ranks, where each rank's own reading would give other rows.
 
 A pipeline that draws in parallel calls, or with a generator of Python's, draws otherwise in each process. Then rank 0
-reads it, and sends each batch to the others, who take their rows of it as of one that they had read themselves. The
-batches cross connections of their own, as steps may exchange gradients at the same time: shared memory on a host, the
-ring between hosts. Nothing is read ahead behind them, so that all ranks read as often.
+reads it, cuts each batch as the others would cut one that they had read themselves, and sends each its rows. They cross
+connections of their own, as steps may exchange gradients at the same time: shared memory on a host, the ring between
+hosts. Nothing is read ahead behind them, so that all ranks read as often.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from . import share
 #: The values of --feed.
 AUTO, CHIEF, EACH = "auto", "chief", "each"
 
-#: A larger batch cannot be dealt.
-MAX_BATCH_BYTES = 1 << 30
+#: More rows of a batch cannot be dealt to a rank.
+MAX_SHARE_BYTES = 1 << 30
 _MAX_STATE_BYTES = 1 << 20
 _CHIEFS_READ_AHEAD = 2  # batches
 
@@ -59,6 +59,7 @@ class ChiefFeed:
         self._rank, self._config = rank, rank.config
         self._peeked: Any = None
         self._runs_python = False
+        self._said: set[tuple[str, bool]] = set()
 
     def note_peeked(self, batches: Any) -> None:
         """Keras has read these batches, to be used, from the generator that it makes the next dataset of."""
@@ -98,7 +99,7 @@ class ChiefFeed:
     def _of_chief(self, dataset: Dataset, reason: str, first: Any = None) -> ChiefShares:
         self._connect()
         self._runs_python = self._runs_python or runs_python(dataset)
-        reading = ChiefReading(self._rank, reason)
+        reading = ChiefReading(self._rank, reason, self._said)
         return ChiefShares(dataset, reading, self._config.rank, self._config.size, first)
 
     def _after_first_batch(self, dataset: Dataset) -> ChiefShares:
@@ -126,31 +127,41 @@ class ChiefFeed:
 
 
 class OwnReading:
-    """Each rank passes on the batches that it has read itself."""
+    """Each rank has its rows of the batches that it has read itself."""
 
-    def payloads(self, batches: Iterator[bytes]) -> Iterator[bytes]:
-        return batches
+    is_chiefs = False
+
+    def payloads(self, batches: Iterator[Sequence[bytes]]) -> Iterator[bytes]:
+        return (payload for (payload,) in batches)
 
 
 class ChiefReading:
-    """Passes rank 0's batches on to the others, one for each call on each rank."""
+    """Deals the rows of rank 0's batches to the ranks, those of one batch for each call on each rank.
 
-    def __init__(self, rank: Rank, reason: str) -> None:
-        self._rank, self._reason = rank, reason
+    said: what has been said of the run's data.
+    """
+
+    is_chiefs = True
+
+    def __init__(self, rank: Rank, reason: str, said: set[tuple[str, bool]]) -> None:
+        self._rank, self._reason, self._said = rank, reason, said
         self._clock = _Clock()
-        self._is_said = not rank.config.is_chief
+        self._has_to_say = rank.config.is_chief
 
-    def payloads(self, batches: Iterator[bytes]) -> Iterator[bytes]:
-        """What rank 0 reads from its `batches`, on all ranks. `PeerLost` where a rank has left."""
-        peers, errors = self._rank.peers, self._rank.errors
+    def payloads(self, batches: Iterator[Sequence[bytes]]) -> Iterator[bytes]:
+        """This rank's rows of each batch. `PeerLost` where a rank has left.
+
+        batches: On rank 0, of each batch the rows of each rank.
+        """
+        config, peers, errors = self._rank.config, self._rank.peers, self._rank.errors
         try:
             while True:
-                payload = self._clock.timed_next(batches) if self._rank.config.is_chief else b""
+                of_ranks = self._clock.timed_next(batches) or [b""] * config.size if config.is_chief else []
                 assert peers.feed is not None
-                chiefs, *_ = peers.feed.gather(payload, Announcement(FEED), MAX_BATCH_BYTES)
-                if not chiefs:
+                payload = peers.feed.scatter(of_ranks, Announcement(FEED), MAX_SHARE_BYTES)
+                if not payload:
                     return
-                yield chiefs
+                yield payload
                 if self._clock.is_complete:
                     self._say()
         except Exception as error:
@@ -163,11 +174,12 @@ class ChiefReading:
         self._clock.note_rows(rows)
 
     def _say(self) -> None:
-        if self._is_said:
-            return
-        self._is_said = True
-        text = _READ_BY_CHIEF % self._reason + self._clock.text()
-        self._rank.reporter.notice_once("warning" if self._clock.bounds else "info", text)
+        """Once a run for each reason, and again where training waits for the reader."""
+        to_say, self._has_to_say = (self._reason, self._clock.bounds), False
+        if to_say not in self._said:
+            self._said.add(to_say)
+            text = _READ_BY_CHIEF % self._reason + self._clock.text()
+            self._rank.reporter.notice_once("warning" if self._clock.bounds else "info", text)
 
 
 class _Clock:
@@ -177,18 +189,18 @@ class _Clock:
         self._batches = self._rows = 0
         self._waited = self._begin = self._elapsed = 0.0
 
-    def timed_next(self, batches: Iterator[bytes]) -> bytes:
-        """The next batch; b"" at the end."""
+    def timed_next(self, batches: Iterator[Sequence[bytes]]) -> Sequence[bytes]:
+        """The next batch; nothing at the end."""
         begin = time.perf_counter()
-        payload = next(batches, b"")
+        batch = next(batches, ())
         now = time.perf_counter()
-        self._batches += bool(payload)
-        if payload and self._batches <= _UNTIMED_BATCHES:
+        self._batches += bool(batch)
+        if batch and self._batches <= _UNTIMED_BATCHES:
             self._begin, self._rows = now, 0
-        elif payload and not self.is_complete:
+        elif batch and not self.is_complete:
             self._waited += now - begin
             self._elapsed = now - self._begin
-        return payload
+        return batch
 
     def note_rows(self, rows: int) -> None:
         if not self.is_complete:
@@ -216,15 +228,13 @@ class ChiefShares:
     ) -> None:
         """first: (a list of its first batch, the iterator that goes on), to be read before a new iterator is made."""
         self._dataset, self._reading, self._rank, self._size, self._first = dataset, reading, rank, size, first
-        self._elements = Elements(dataset.element_spec)
-        self._is_reader = rank == 0 or isinstance(reading, OwnReading)
+        self._readers = range(size) if reading.is_chiefs else [rank]  # of what is read here
+        self._reads = rank == 0 or not reading.is_chiefs
+        self.element_spec = share.cut(dataset, rank, size).element_spec
+        self._elements = Elements(self.element_spec)
         received = tf.data.Dataset.from_generator(self._payloads, output_signature=tf.TensorSpec([], tf.string))
-        batches = received.map(self._elements.unpack)
-        if isinstance(reading, OwnReading):
-            self._shares = share.cut(batches, rank, size)
-        else:
-            self._shares = share.cut(batches, rank, size, ahead=False).with_options(_in_step())
-        self.element_spec = self._shares.element_spec
+        shares = received.map(self._elements.unpack)
+        self._shares = shares.with_options(_in_step()) if reading.is_chiefs else shares.prefetch(2)
 
     def repeat(self) -> ChiefShares:
         """Endless: what draws in the dataset goes on."""
@@ -241,15 +251,19 @@ class ChiefShares:
         for payload in self._reading.payloads(self._packed()):
             yield np.array(payload, object)
 
-    def _packed(self) -> Iterator[bytes]:
-        if not self._is_reader:
+    def _packed(self) -> Iterator[Sequence[bytes]]:
+        """Of each batch that this rank reads, the shares."""
+        if not self._reads:
             return
         first, self._first = self._first, None
         batches, iterator = ([], iter(self._dataset.prefetch(_CHIEFS_READ_AHEAD))) if first is None else first
         for batch in _chain(batches, iterator):
             if isinstance(self._reading, ChiefReading):
                 self._reading.note_rows(_rows(batch))
-            yield self._elements.pack(batch)
+            with tf.device("CPU"):
+                shares = [share.share_of(batch, rank, self._size) for rank in self._readers]
+                payloads = [self._elements.pack(share_of_rank) for share_of_rank in shares]
+            yield payloads
 
 
 def _chain(*iterables: Any) -> Iterator[Any]:

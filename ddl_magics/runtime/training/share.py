@@ -74,40 +74,45 @@ def lineage(dataset: Dataset) -> Iterator[Dataset]:
             waiting.extend(inputs())
 
 
-def cut(dataset: Dataset, rank: int, size: int, of_arrays: bool = False, ahead: bool = True) -> Dataset:
+def cut(dataset: Dataset, rank: int, size: int, of_arrays: bool = False) -> Dataset:
     """A dataset of `Share`s: rank's slice of every batch of `dataset`.
 
     Of a batch of b rows, rank k of n has the rows floor(k b / n) to floor((k + 1) b / n).
 
     of_arrays: Keras has made `dataset` of arrays. Then the numbers of a batch's rows are cut, before any is gathered.
-    ahead: Batches are read before they are asked for.
     """
     _check_spec(dataset.element_spec)
     dataset, gather = _before_gathering(dataset) if of_arrays else (dataset, None)
 
     def slice_batch(*elements: Any) -> Share:
-        batch, arrays = elements if gather else (_element(dataset, elements), None)
+        if gather is None:
+            return share_of(_element(dataset, elements), rank, size)
+        numbers, arrays = elements
+        return _share_of(numbers, _rows(numbers), rank, size, lambda rows: gather(rows, arrays))
 
-        def rows_of(tensor: Any) -> Any:
-            return gather(tensor, arrays) if gather else tensor
-
-        with tf.control_dependencies([] if of_arrays else _same_rows(batch)):
-            total = _rows(batch)
-            total = total if isinstance(total, int) else tf.identity(total)
-        low, high = total * rank // size, total * (rank + 1) // size
-        rows = high - low
-        if isinstance(total, int):
-            low, high = (low, high) if rows else (0, 1)
-        else:
-            low, high = tf.where(rows > 0, low, 0), tf.where(rows > 0, high, 1)
-        every = total // SAMPLE_ROWS + 1
-        sample = _dense([rows_of(tensor[::every]) for tensor in _dense(batch)])
-        local_rows = rows_of(tf.nest.map_structure(lambda tensor: slice_rows(tensor, low, high), batch))
-        return Share(local_rows, tf.cast(rows, tf.int64), tf.cast(total, tf.int64), tuple(sample))
-
-    if not ahead:
-        return dataset.map(tf.autograph.experimental.do_not_convert(slice_batch))
     return _mapped(dataset, slice_batch).prefetch(2)
+
+
+def share_of(batch: Batch, rank: int, size: int) -> Share:
+    """Rank's `Share` of a batch of tensors. An error where its parts have different numbers of rows."""
+    with tf.control_dependencies(_same_rows(batch)):
+        total = _rows(batch)
+        total = total if isinstance(total, int) else tf.identity(total)
+    return _share_of(batch, total, rank, size, lambda rows: rows)
+
+
+def _share_of(batch: Batch, total: Any, rank: int, size: int, rows_of: Callable[[Any], Any]) -> Share:
+    """rows_of: makes rows of those of `batch`, which has `total`."""
+    low, high = total * rank // size, total * (rank + 1) // size
+    rows = high - low
+    if isinstance(total, int):
+        low, high = (low, high) if rows else (0, 1)
+    else:
+        low, high = tf.where(rows > 0, low, 0), tf.where(rows > 0, high, 1)
+    every = total // SAMPLE_ROWS + 1
+    sample = _dense([rows_of(tensor[::every]) for tensor in _dense(batch)])
+    local_rows = rows_of(tf.nest.map_structure(lambda tensor: slice_rows(tensor, low, high), batch))
+    return Share(local_rows, tf.cast(rows, tf.int64), tf.cast(total, tf.int64), tuple(sample))
 
 
 def _mapped(dataset: Dataset, function: Callable[..., Share]) -> Dataset:
@@ -129,6 +134,8 @@ def _same_rows(batch: Batch) -> list[Any]:
     first_rows, *other_rows = [_rows_of(tensor) for tensor in _leaves(batch)]
     message = NOT_ROWS % "different numbers of"
     checked = [rows for rows in other_rows if not (isinstance(rows, int) and isinstance(first_rows, int))]
+    if len(checked) < len(other_rows) and any(rows != first_rows for rows in other_rows if isinstance(rows, int)):
+        raise ValueError(message)
     return [
         tf.debugging.assert_equal(tf.cast(rows, tf.int64), tf.cast(first_rows, tf.int64), message) for rows in checked
     ]

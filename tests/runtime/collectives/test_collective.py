@@ -116,6 +116,29 @@ def test_gather_brings_payloads_of_different_lengths(size, transport):
     assert gathered == [payloads] * size
 
 
+@pytest.mark.parametrize("size", [1, 2, 4, *slow(3, 5)])
+def test_scatter_brings_each_rank_its_payload(size, transport):
+    """Short and empty ones; some of several pieces and blocks."""
+    chance = np.random.default_rng(size)
+    sent = [[b"", b"x", chance.bytes(70_000), b"z" * 3, b""][:size], [b""] * size]
+    sent.append([chance.bytes(PIECE_BYTES + 1000 * rank) for rank in range(size)])
+    with ThreadRing(size, transport) as ring:
+        for payloads in sent:
+            outcomes = ring.each(
+                lambda rank, sent=payloads: rank.scatter([] if rank.rank else sent, Announcement(USER), 1 << 30)
+            )
+            assert outcomes == payloads
+
+
+def test_scatter_beyond_the_limit_is_refused_on_all_ranks_and_later_ones_work(transport):
+    with ThreadRing(3, transport) as ring:
+        long, short = [b"a", b"bc", b"d" * 20], [b"a", b"bc", b"d"]
+        refusals = ring.each(lambda rank: rank.scatter([] if rank.rank else long, Announcement(USER), 15))
+        message = "rank 0 has 20 bytes for a rank, at most 15 can be scattered"
+        assert [str(error) for error in refusals] == [message] * 3
+        assert ring.each(lambda rank: rank.scatter([] if rank.rank else short, Announcement(USER), 15)) == short
+
+
 def test_gather_beyond_the_limit_is_refused_on_all_ranks_and_later_ones_work(transport):
     with ThreadRing(3, transport) as ring:
         refusals = ring.each(lambda rank: rank.gather(b"x" * 10 * rank.rank, Announcement(USER), 15))
@@ -266,6 +289,7 @@ def test_a_single_rank_has_its_own_sums():
         buffer = np.arange(3)
         assert alone.allreduce(buffer, Announcement(STEP, weight=2)) == [Announcement(STEP, weight=2)]
         assert alone.gather(b"a", Announcement(USER), 1) == [b"a"]
+        assert alone.scatter([b"a"], Announcement(USER), 1) == b"a"
         alone.close("done")
         with pytest.raises(PeerLost):
             alone.allreduce(buffer, Announcement(STEP))

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support import launch
+from support import hosts, launch
 
 from ddl_magics.runtime.training import chief_feed, share
 
@@ -83,10 +83,25 @@ def plain():
     return launch.json.loads(output.rpartition("@@")[2])
 
 
-@pytest.mark.parametrize("workers", [2, 3])
-def test_a_pipeline_that_draws_is_read_once(rank_pool, plain, workers):
-    ended = launch.run_cell(rank_pool(workers), CELL + "\nlearned", workers=workers, seconds=200)
+on_hosts = pytest.mark.skipif(not hosts.can_be_pretended(), reason="hosts are pretended with root's rights, on Linux")
+
+
+@pytest.mark.parametrize(
+    ("workers", "a_host", "transport"),
+    [
+        (2, 2, "SharedMemory False"),
+        pytest.param(3, 2, "Hierarchy True", marks=on_hosts),
+        pytest.param(2, 1, "Ring True", marks=[on_hosts, pytest.mark.slow]),
+        pytest.param(4, 2, "Hierarchy True", marks=[on_hosts, pytest.mark.slow]),
+    ],
+)
+def test_a_pipeline_that_draws_is_read_once(rank_pool, plain, tmp_path, workers, a_host, transport):
+    """On one host, and on hosts of `a_host` workers each."""
+    python = hosts.python(tmp_path, a_host) if workers > a_host else sys.executable
+    cell = hosts.TRANSPORT + CELL + "\nlearned"
+    ended = launch.run_cell(rank_pool(workers, python), cell, workers=workers, seconds=200)
     assert ended.state == "FINISHED", ended.message
+    assert ended.logs().count("transport " + transport) == workers
     learned = ended.result
     for name, values in plain.items():
         np.testing.assert_allclose(learned[name], values, rtol=1e-9, atol=1e-12, err_msg=name)
