@@ -95,9 +95,17 @@ def callbacks(dtype):
     best = keras.callbacks.ModelCheckpoint("best.weights.h5", save_weights_only=True, save_best_only=True)
     reduce = keras.callbacks.ReduceLROnPlateau(patience=1, factor=0.3)
     stop = keras.callbacks.EarlyStopping(patience=3)
-    model, history = fit_classifier(keras.optimizers.SGD(1.5), dtype, epochs=12, callbacks=[best, reduce, stop])
+
+    class Batches(keras.callbacks.Callback):
+        losses: list = []  # noqa: RUF012
+
+        def on_test_batch_end(self, batch, logs=None):
+            self.losses.append(float(logs["loss"]))
+
+    of_cell = [best, reduce, stop, Batches()]
+    model, history = fit_classifier(keras.optimizers.SGD(1.5), dtype, epochs=12, callbacks=of_cell)
     model.load_weights("best.weights.h5")
-    return model, history
+    return model, {**history, "batches of validations": Batches.losses}
 
 
 def weighted(dtype):

@@ -9,6 +9,7 @@ import numpy as np
 from .. import strategies
 from ..collectives.announcement import EPOCH, USER, WEIGHTS
 from ..rank.peers import Peers
+from ..stopping import STOP_FIT
 
 
 def flat(variables: Sequence[Any]) -> np.ndarray:
@@ -52,9 +53,12 @@ def mean_logs(peers: Peers, kind: int, logs: dict[str, Any], rows: int, sums: Co
     return {name: total if name in sums else total / flat[-1] for name, total in zip(names, flat)}
 
 
-def agree_on_stop(peers: Peers) -> None:
-    """At the end of an epoch, or of a batch: learn whether any rank wants to stop."""
-    peers.allreduce(np.zeros(1), EPOCH)
+def agree_on_stop(peers: Peers) -> list[bool]:
+    """At the end of an epoch, or of a batch: learn whether any rank wants to stop.
+
+    Returns whether the callbacks of each rank have stopped the fit.
+    """
+    return [bool(announced.flags & STOP_FIT) for announced in peers.allreduce(np.zeros(1), EPOCH)]
 
 
 def broadcast_weights(peers: Peers, weights: Sequence[Any]) -> None:

@@ -11,17 +11,18 @@ import tensorflow as tf
 from ..gradients.reduce import agree_on_stop
 from ..keras_types import Metric, Model, is_of_keras
 from ..rank.peers import Peers
+from .fit_in_progress import FitInProgress
 from .logs import flat_logs
 
-#: The methods of a callback that get them.
-_METHODS = ("on_train_batch_end", "on_batch_end")
+#: The methods of a callback that get them, in training and in a fit's validation.
+_TRAIN_METHODS, _TEST_METHODS = ("on_train_batch_end", "on_batch_end"), ("on_test_batch_end",)
 
 #: Begins the names of what ranks say about logs; more than this part of the rows has to say so.
 _FLAG, _AGREED = "is of a metric: ", 0.5
 
 
 class BatchLogs(keras.callbacks.Callback):
-    """Comes before the cell's callbacks.
+    """Comes before the cell's callbacks. Its subclasses say after which batches.
 
     of_job: makes, of numbers that a step of this rank has returned, those of all rows. sum_metrics: makes the states of
     metrics those of all rows.
@@ -33,7 +34,8 @@ class BatchLogs(keras.callbacks.Callback):
         super().__init__()
         self._of_job, self._sum_metrics = of_job, sum_metrics
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def update(self, logs: Any) -> None:
+        """Put the job's values in the place of this rank's."""
         if logs:
             logs.update(logs_of_job(logs, results_of_metrics(self.model), self._of_job, self._results_of_job))
 
@@ -45,6 +47,23 @@ class BatchLogs(keras.callbacks.Callback):
         for variable, value in zip(states, before):
             variable.assign(value)
         return results
+
+
+class TrainBatchLogs(BatchLogs):
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.update(logs)
+
+
+class TestBatchLogs(BatchLogs):
+    """fit: whose validation has a part of each batch here, or all of each batch."""
+
+    def __init__(self, fit: FitInProgress, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._fit = fit
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        if self._fit.cuts_validation:
+            self.update(logs)
 
 
 class AgreedStop(keras.callbacks.Callback):
@@ -88,10 +107,19 @@ def results_of_metrics(model: Model) -> dict[str, Any]:
 
 
 def are_read_by(callback: Any) -> bool:
-    """Whether a callback of the cell looks at the logs of batches."""
+    """Whether a callback of the cell looks at the logs of batches of the training."""
     if getattr(callback, "save_freq", getattr(callback, "update_freq", "epoch")) != "epoch":  # of Keras' own
         return True
-    methods = [getattr(callback, name, None) for name in _METHODS]
+    return _has_own(callback, _TRAIN_METHODS)
+
+
+def of_validation_are_read_by(callback: Any) -> bool:
+    """Whether a callback of the cell looks at the logs of batches of a validation."""
+    return _has_own(callback, _TEST_METHODS)
+
+
+def _has_own(callback: Any, names: Sequence[str]) -> bool:
+    methods = [getattr(callback, name, None) for name in names]
     functions = [getattr(method, "__func__", method) for method in methods]
     return any(not is_of_keras(function) for function in functions if function is not None)
 

@@ -52,6 +52,8 @@ class CallData:
         if not validates:
             self.refuse_stateful(None if fit is None else fit.model)
             self._hint_small_batch(batch)
+        if validates and fit is not None:
+            fit.cuts_validation = True
         dealt = self._feed.shares(dataset, of_arrays) if config.reduces_gradients else None
         return dealt or share.cut(dataset, config.rank, config.size, of_arrays), False
 

@@ -186,7 +186,7 @@ class _Clock:
     """How fast rank 0 reads, and for how much of the time it waits for its reader."""
 
     def __init__(self) -> None:
-        self._batches = self._rows = 0
+        self._batches = self._rows = self._rows_of_batch = 0
         self._waited = self._begin = self._elapsed = 0.0
 
     def timed_next(self, batches: Iterator[Sequence[bytes]]) -> Sequence[bytes]:
@@ -196,15 +196,16 @@ class _Clock:
         now = time.perf_counter()
         self._batches += bool(batch)
         if batch and self._batches <= _UNTIMED_BATCHES:
-            self._begin, self._rows = now, 0
+            self._begin = now
         elif batch and not self.is_complete:
+            self._rows += self._rows_of_batch
             self._waited += now - begin
             self._elapsed = now - self._begin
         return batch
 
     def note_rows(self, rows: int) -> None:
-        if not self.is_complete:
-            self._rows += rows
+        """The next batch has so many."""
+        self._rows_of_batch = rows
 
     @property
     def is_complete(self) -> bool:

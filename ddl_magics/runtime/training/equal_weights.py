@@ -14,8 +14,8 @@ from ..rank.rank import Rank
 
 _APART = (
     "the weight %r is not the same on all workers: the cell sets something that each worker computes of its own rows, "
-    "such as a learning rate, so that the model is not the one of one process; put its values together with "
-    "ddl.allreduce, or use --strategy ps"
+    "or draws at random, such as a learning rate, so that the model is not the one of one process; seed what is drawn, "
+    "put values together with ddl.allreduce, or use --strategy ps"
 )
 
 #: So many values of a weight are compared; differences below this, over their size, are rounding of unlike processors.

@@ -40,16 +40,19 @@ class FitCallbacks:
         ]
         if config.local_updates and (self._context.rank.server or peers.ring):
             of_runtime.insert(1, self._sync(fit))
-        if config.reduces_gradients and any(map(batch_logs.are_read_by, of_cell)):
-            logs = self._logs.at_batches()
-            logs.set_model(fit.model)
-            (argument.callbacks if is_list else of_cell).insert(0, logs)
-            of_runtime.insert(0, batch_logs.AgreedStop(peers))
+        if config.reduces_gradients:
+            if any(map(batch_logs.are_read_by, of_cell)):
+                of_runtime.insert(0, batch_logs.AgreedStop(peers))
+            makers = self._logs.at_batches(fit, of_cell)
+            for maker in makers:
+                maker.set_model(fit.model)
+            (argument.callbacks if is_list else of_cell)[:0] = makers
         if is_list:
             for callback in of_runtime:
                 callback.set_model(fit.model)
                 argument.append(callback)
             argument._should_call_train_batch_hooks = True  # Keras 2 has looked through the list already
+            argument._should_call_test_batch_hooks = True
             return argument
         fit.checks_finite = not any(isinstance(callback, self._keras.callbacks.TerminateOnNaN) for callback in of_cell)
         return of_cell + of_runtime

@@ -21,7 +21,8 @@ class FitInProgress:
     """checkpoints: None where the strategy takes none. checks_finite: a NaN or infinite loss or gradient ends the run.
 
     sync: of ranks with updates of their own. validate: with a parameter server, runs a validation on the chief, for all
-    workers. has_data: its training data is in use, so that further data is for validation. batch: rows of a batch, 0
+    workers. has_data: its training data is in use, so that further data is for validation. cuts_validation: this rank
+    has its part of each batch of a validation. batch: rows of a batch, 0
     where these are unknown. shapes: of the parts of the first batch, where the dataset does not tell.
     """
 
@@ -31,6 +32,7 @@ class FitInProgress:
     validate: Callable[[Callable[[], Any]], Any] | None = None
     checks_finite: bool = True
     has_data: bool = False
+    cuts_validation: bool = False
     batch: int = 0
     shapes: Sequence[tuple[int, ...]] = ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Sequence
 
 import keras
 
@@ -14,6 +14,11 @@ from .fit_in_progress import FitInProgress
 from .keras_access import KerasAccess
 from .logs import finite_numbers
 from .step_buckets import Rows, StepBuckets
+
+_STOPS_APART = (
+    "a callback has stopped a fit on worker %d and not on worker %d, and it ends on all: the callback looks at what "
+    "each worker has for itself, such as a clock or random numbers; ddl.allreduce makes one value of them"
+)
 
 
 class FitReporter(keras.callbacks.Callback):
@@ -107,9 +112,14 @@ class FitReporter(keras.callbacks.Callback):
         if epoch + 1 == self._config.spec.epochs:
             self.model.stop_training = True  # on all ranks at once
         if self._rank.peers.ring is not None:
-            reduce.agree_on_stop(self._rank.peers)
+            self._say_who_stops(reduce.agree_on_stop(self._rank.peers))
             if self._rank.stop.agreed:
                 self.model.stop_training = True
+
+    def _say_who_stops(self, stopped: Sequence[bool]) -> None:
+        """stopped: whether callbacks have stopped the fit, by rank."""
+        if len(set(stopped)) > 1:
+            self._reporter.notice_once("info", _STOPS_APART % (stopped.index(True), stopped.index(False)))
 
     def _check_target(self, metrics: dict[str, float | None]) -> None:
         target = self._config.target

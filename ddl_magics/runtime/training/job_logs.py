@@ -11,6 +11,7 @@ from ..keras_types import Metric, Model
 from . import batch_logs
 from .calls import TEST_BATCH, TRAIN_BATCH
 from .equal_weights import EqualWeights
+from .fit_in_progress import FitInProgress
 from .keras_access import KerasAccess
 from .step_context import StepContext
 
@@ -48,10 +49,17 @@ class JobLogs:
             self._equal_weights.compare(model.trainable_variables)
         return result
 
-    def at_batches(self) -> batch_logs.BatchLogs:
-        """The callback that gives the callbacks of the cell the job's logs after each batch."""
-        of_job = functools.partial(self._mean_logs, announcement.METRICS, True)
-        return batch_logs.BatchLogs(of_job, self._sum_metrics)
+    def at_batches(self, fit: FitInProgress, callbacks: Sequence[Any]) -> list[batch_logs.BatchLogs]:
+        """The callbacks that give those of the cell the job's logs after the batches that they look at."""
+        makers: list[batch_logs.BatchLogs] = []
+        if any(map(batch_logs.are_read_by, callbacks)):
+            makers.append(batch_logs.TrainBatchLogs(self._of_batch(training=True), self._sum_metrics))
+        if any(map(batch_logs.of_validation_are_read_by, callbacks)):
+            makers.append(batch_logs.TestBatchLogs(fit, self._of_batch(training=False), self._sum_metrics))
+        return makers
+
+    def _of_batch(self, training: bool) -> Callable[[dict[str, Any]], dict[str, float]]:
+        return functools.partial(self._mean_logs, announcement.METRICS, training)
 
     def _mean_logs(self, kind: int, training: bool, logs: dict[str, Any]) -> dict[str, float]:
         """Numbers that the last step returned, over the rows of all ranks."""

@@ -257,6 +257,8 @@ def test_stop_training_by_one_rank_stops_all_at_the_same_step(fits):
     assert fits.logged("epochs") == [1, 1]
     steps = [sum(e["count"] for e in fits.of_kind("steps", rank) if e["fit"] == STOPPED) for rank in range(2)]
     assert steps == [3, 3]
+    (notice,) = [e["message"] for e in fits.of_kind("notice") if "has stopped a fit" in e["message"]]
+    assert notice.startswith("a callback has stopped a fit on worker 1 and not on worker 0, and it ends on all: ")
 
 
 def test_steps_that_the_loss_scale_skips_are_no_fault(fits):
