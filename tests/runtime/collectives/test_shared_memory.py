@@ -42,6 +42,43 @@ def test_another_process_opens_it_and_sees_what_is_written(memory):
     assert memory.bytes[5000] == 42
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="it becomes another user")
+def test_processes_in_user_namespaces_of_their_own_share_memory():
+    script = """
+import ctypes, json, os, sys
+from ddl_magics.runtime.files import namespaces
+from ddl_magics.runtime.transport import memory_file
+import numpy as np
+os.setgid(65534), os.setgroups([]), os.setuid(65534)
+ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # as a process that was started as this user
+namespaces._enter_user_namespace() if sys.argv[1] == "apart" else None
+if len(sys.argv) == 2:
+    memory = memory_file.MemoryFile(10_000)
+    memory.bytes[6000] = 41
+    print(json.dumps(memory.offer()), flush=True)
+    sys.stdin.readline()
+    print(memory.bytes[5000])
+else:
+    offer = json.loads(sys.argv[2])
+    try:
+        os.readlink(offer["path"])
+        raise AssertionError("/proc is open")
+    except PermissionError:
+        pass
+    theirs = memory_file.attach(offer)
+    theirs[5000] = theirs[6000] + 1
+    assert memory_file.attach({**offer, "token": "0" * 64}) is None
+"""
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    for where in ("apart", "outside"):
+        command = [sys.executable, "-c", script]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        with subprocess.Popen([*command, where], env=environment, **pipes) as creator:
+            offer = creator.stdout.readline().strip()
+            subprocess.run([*command, "apart", offer], check=True, env=environment, timeout=60)
+            assert creator.communicate("\n", timeout=60)[0].strip() == "42"
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
