@@ -37,7 +37,7 @@ def make(purpose: str, parent: str | None = None) -> str:
 
 def remove(path: str) -> None:
     """Removes a folder with all that is in it."""
-    shutil.rmtree(path, ignore_errors=True)
+    _remove_tree(path)
     file = _locks.pop(path, None)
     if file is not None:
         file.close()
@@ -48,7 +48,19 @@ def sweep(parent: str | None = None) -> None:
     for folder in glob.glob(os.path.join(glob.escape(parent or tempfile.gettempdir()), PREFIX + "*")):
         with contextlib.suppress(OSError):  # it is locked by its process, or was removed meanwhile
             if _has_ended(folder):
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove_tree(folder)
+
+
+def _remove_tree(path: str) -> None:
+    """Remove a folder, also with folders in it that their owner may not enter, as a cell makes them, or an overlay."""
+    shutil.rmtree(path, ignore_errors=True)
+    if os.path.lexists(path):
+        with contextlib.suppress(OSError):
+            for folder, names, _ in os.walk(path):
+                for name in names:
+                    if not os.path.islink(os.path.join(folder, name)):
+                        os.chmod(os.path.join(folder, name), 0o700)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _has_ended(folder: str) -> bool:

@@ -37,6 +37,10 @@ _BEGINS_ANEW = (
     "%s shuffles by a seed, in another order each time that it is read, and begins here with its first order; where "
     "earlier cells have read it, make it again inside the cell for the orders of one process"
 )
+_SHARED = (
+    "this host allows no overlay of the notebook's folder, so these are not kept apart: %s; child processes and native "
+    "libraries of all ranks would change the notebook's own files there: have them write new files, by relative paths"
+)
 #: (a name, what is called with its value).
 OnceDefined = Tuple[str, Callable[[Any], None]]
 #: In the cell's namespace, what a statement that is added to it calls.
@@ -46,6 +50,9 @@ _CALL = "__ddl_transform__"
 def run(rank: Rank) -> None:
     """Execute the cell; on the chief, report its value, also when it was stopped its models, and always its files."""
     rank.files.enter()
+    shared = _shared_files(rank)
+    if rank.config.is_chief and shared:
+        rank.reporter.notice("info", _SHARED % file_names.listed(shared))
     try:
         _run(rank)
     finally:
@@ -53,9 +60,21 @@ def run(rank: Rank) -> None:
             _send_files(rank)
 
 
+def _shared_files(rank: Rank) -> list[str]:
+    """What code that is not hooked changes in the notebook's folder itself, from all ranks: names, and ways to it."""
+    folder, cell = rank.config.spec.folder, rank.config.spec.cell
+    if rank.files.is_mirror and folder and folder in cell:
+        return [*rank.files.links, "absolute paths"]
+    return rank.files.links
+
+
 def _send_files(rank: Rank) -> None:
     warn = functools.partial(rank.reporter.notice, "warning")
     written.send(rank.files.written(), rank.reporter.send_file, warn)
+    removed = rank.files.removed()
+    if removed:
+        message = "removed by the cell, and kept in the notebook's folder: "
+        rank.reporter.notice("info", message + file_names.listed(removed))
     outside = rank.files.outside()
     if outside:
         warn("written outside of the notebook's folder, which does not come back: " + file_names.listed(outside))

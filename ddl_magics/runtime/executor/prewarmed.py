@@ -87,7 +87,9 @@ def start(
         key = _key(job, variables)
         for name, value in threads.items():  # NumPy reads some of them when it is imported
             variables.setdefault(name, value)
-        process, channel_socket = rank_process.start(variables, folder, folder, str(seconds), str(most_bytes))
+        separates = rank_process.has_notebook(job.spec.folder)
+        prewarming = (folder, str(seconds), str(most_bytes))
+        process, channel_socket = rank_process.start(variables, folder, separates, *prewarming)
     except OSError:  # the next rank starts without one
         scratch.remove(folder)
         return
@@ -96,7 +98,7 @@ def start(
 
 
 def take(job: JobConfig, variables: dict[str, str], folder: str) -> Started | None:
-    """The rank that `rank_process.start(variables, folder)` would start, from the prewarmed process; or None.
+    """The rank that `rank_process.start` would start, from the prewarmed process; or None.
 
     Call `leave` when it has ended.
     """
@@ -133,7 +135,8 @@ def _key(job: JobConfig, variables: Mapping[str, str]) -> Any:
     """What must be equal. How many ranks share a host, and so its cores, is not known yet: `workers` stands for it."""
     environment = {name: value for name, value in variables.items() if name not in ("PYTHONPATH", "TMPDIR")}
     workers = job.workers if job.executor_cores > 1 else 0  # a rank has one thread for NumPy on one core
-    return sys.executable, _packages(), environment, workers, job.executor_cores
+    separates = rank_process.has_notebook(job.spec.folder)
+    return sys.executable, _packages(), environment, workers, job.executor_cores, separates
 
 
 def _packages() -> list[tuple[str, Any]]:

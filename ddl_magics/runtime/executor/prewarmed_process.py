@@ -14,6 +14,7 @@ import time
 from typing import Any, Mapping, NoReturn
 
 from .. import package
+from ..files import namespaces
 from ..transport import messages, wire
 from . import forked_rank, loading, telemetry
 
@@ -62,6 +63,8 @@ def wait(channel: wire.Channel, parent: int, home: str, seconds: str, most_bytes
         watch.stop()
         channel.send_json(messages.CLAIM, {})
         return channel, parent
+    if namespaces.own:
+        namespaces.separate()  # what it mounts is not for this process' other forks
     return rank_channel, pid
 
 

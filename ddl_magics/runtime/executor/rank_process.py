@@ -53,13 +53,24 @@ def search_path() -> list[str]:
     return [path for path in sys.path if path]
 
 
-def start(variables: dict[str, str], folder: str, *prewarming: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """(the process, this side's socket of its channel). prewarming: more arguments, for `prewarmed_process.wait`."""
+def has_notebook(folder: str | None) -> bool:
+    """Whether the notebook's folder is on this machine. folder: of the run's spec."""
+    return folder is not None and os.path.isdir(folder)
+
+
+def start(
+    variables: dict[str, str], folder: str, separates: bool, *prewarming: str
+) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """(the process, this side's socket of its channel).
+
+    separates: it gets namespaces of its own; prewarming: more arguments, for `prewarmed_process.wait`.
+    """
     parent_socket, child_socket = socket.socketpair()
-    worker = package.NAME + ".executor.worker"
+    module = package.NAME + ".executor.rank_main"
+    arguments = [str(int(separates)), str(child_socket.fileno()), str(os.getpid()), *prewarming]
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", worker, str(child_socket.fileno()), str(os.getpid()), *prewarming],
+            [sys.executable, "-m", module, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

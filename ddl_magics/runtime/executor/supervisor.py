@@ -193,7 +193,7 @@ class _Supervisor:
                 prewarmed.start(self._job, self._of_spark, self._home, self._threads)
 
     def _run(self, prewarmed_rank: prewarmed.Started | None) -> RankEnd:
-        process, channel_socket = prewarmed_rank or rank_process.start(self._variables(), self._folder)
+        process, channel_socket = prewarmed_rank or self._start()
         guard = rank_process.Guard(process.pid)
         child = wire.Channel(channel_socket, wire.Identity("rank", self._rank, self._job.attempt))
         config = self._job.of_rank(self._rank, self._driver.local_host, self._folder, self._of_spark)
@@ -220,6 +220,10 @@ class _Supervisor:
         rank_end = self._rank_end or RankEnd("failed", self._stalled or self._death(process))
         self._send(messages.RANK_ENDED, rank_end.to_json())
         return rank_end
+
+    def _start(self) -> tuple[rank_process.Process, socket.socket]:
+        separates = rank_process.has_notebook(self._job.spec.folder)
+        return rank_process.start(self._variables(), self._folder, separates)
 
     def _variables(self) -> dict[str, str]:
         return rank_process.environment(self._home, self._folder, self._of_spark)

@@ -1,13 +1,14 @@
-"""A private picture of folders: folders are real, and each file is a symbolic link until it is written.
+"""A private picture of folders, where no overlay shows them (overlay.py): folders are real, and files copies or links.
 
 The mirror of /a/b is ROOT/a/b. Links from it lead to what is in /a/b, and in /a: a relative path means in the mirror
-what it means in the folder, for code of any language. New files stay in the mirror. `make_private` must be called
-before a file that exists is written: the link would lead to the file of the notebook, from all ranks at once.
+what it means in the folder, for code of any language. New files stay in the mirror, and so does what is done to copies.
+`make_private` must be called before a link is written: it leads to the file of the notebook, from all ranks at once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import shutil
@@ -22,10 +23,15 @@ from .. import scratch
 #: thousands, runs one after another would wait for a second, as ext4 passes over inodes that were freed lately. Further
 #: subfolders, as one with a data set's thousands of files, are links until they are used.
 MAX_ENTRIES = 200
+#: So many files, and so many bytes, of the notebook's folder are copied: code that is not hooked changes the copies.
+MAX_COPIED_FILES = 1_000
+MAX_COPIED_BYTES = 200 << 20
+#: ioctl of linux/fs.h: a copy that shares its blocks with the original, where the file system can.
+_FICLONE = 0x40049409
 
 # As they are before `paths` hooks them.
-_stat, _readlink, _scandir = os.stat, os.readlink, os.scandir
-_mkdir, _symlink, _unlink, _open = os.mkdir, os.symlink, os.unlink, open
+_stat, _lstat, _readlink, _scandir = os.stat, os.lstat, os.readlink, os.scandir
+_mkdir, _symlink, _unlink, _rename, _open = os.mkdir, os.symlink, os.unlink, os.rename, open
 
 
 class Mirror:
@@ -33,7 +39,8 @@ class Mirror:
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip(os.sep)
-        self._expanded: set[str] = set()
+        self._expanded: dict[str, list[tuple[str, bool]]] = {}  # the folders, with what was in them
+        self._copies: dict[str, tuple[int, int]] = {}  # their states, by the path of the original
         self._listed: set[str] = set()
         self._lock = threading.RLock()
 
@@ -80,10 +87,54 @@ class Mirror:
             _unlink(mirror)
         with contextlib.suppress(FileExistsError):
             _mkdir(mirror)
-        self._expanded.add(folder)
-        for name, _ in _entries(folder):
+        self._expanded[folder] = _entries(folder)
+        for name, _ in self._expanded[folder]:
             with contextlib.suppress(FileExistsError):
                 _symlink(os.path.join(folder, name), os.path.join(mirror, name))
+
+    def copy_files(self, folder: str) -> list[str]:
+        """Have copies of the files below a folder that `add` has mirrored, the outer ones first, within the bounds.
+
+        Returns what stays a link, by its path in the folder: files, and folders that end with a slash.
+        """
+        links, files, size, folders = [], MAX_COPIED_FILES, MAX_COPIED_BYTES, deque([folder])
+        with self._lock:
+            while folders:
+                at = folders.popleft()
+                entries = _entries(at, files + 1)
+                if len(entries) > files:
+                    links.append(os.path.join(os.path.relpath(at, folder), ""))
+                    continue
+                self._expand(at)
+                for name, is_real_folder in entries:
+                    path = os.path.join(at, name)
+                    if is_real_folder and not name.startswith(scratch.PREFIX):
+                        folders.append(path)
+                    elif is_file(path) and self._is_link_to(path):
+                        files, size = files - 1, size - _stat(path).st_size
+                        if size < 0 or not self._copy(path):
+                            size += _stat(path).st_size
+                            links.append(os.path.relpath(path, folder))
+        return links
+
+    def _copy(self, original: str) -> bool:
+        """Put a copy in the place of the link to a file; False where it cannot be read, or there is no room."""
+        mirror = self.of(original)
+        copy = mirror + ".ddl-copy"
+        try:
+            with _open(original, "rb") as source, _open(copy, "wb") as target:
+                try:
+                    fcntl.ioctl(target, _FICLONE, source.fileno())
+                except OSError:
+                    shutil.copyfileobj(source, target, 1 << 20)
+            shutil.copystat(original, copy)
+            _rename(copy, mirror)
+        except OSError:
+            with contextlib.suppress(OSError):
+                _unlink(copy)
+            return False
+        self._copies[original] = _content_state(mirror)
+        return True
 
     def make_private(self, path: str, content: bool) -> None:
         """Before a file of the mirror is written: it and the folders above it are no links any more.
@@ -138,7 +189,7 @@ class Mirror:
             return False
 
     def files(self, folder: str) -> Iterator[str]:
-        """The files below a folder of this process that the cell has made or renamed, by path, without those linked to.
+        """The files below a folder of this process that the cell has made, renamed or changed, by path.
 
         Of a link that the cell has renamed, the link.
         """
@@ -147,8 +198,21 @@ class Mirror:
             original = self.original(path)
             if is_real_folder:
                 yield from self.files(path)
-            elif is_file(path) and (original is None or not self._is_link_to(original)):
+            elif is_file(path) and (original is None or not self._is_notebooks(original)):
                 yield path
+
+    def _is_notebooks(self, original: str) -> bool:
+        """Whether the mirror of a file is a link to it, or a copy that has not been changed."""
+        return self._is_link_to(original) or self._copies.get(original) == _content_state(self.of(original))
+
+    def removed(self, folder: str) -> Iterator[str]:
+        """What the cell has removed below a folder, by its path there; a folder ends with a slash."""
+        for above, entries in self._expanded.items():
+            inside = above == folder or above.startswith(folder + os.sep)
+            for name, is_real_folder in entries if inside and is_folder(self.of(above)) else ():
+                path = os.path.join(above, name)
+                if not _exists(self.of(path)) and _exists(path):
+                    yield os.path.relpath(path, folder) + (os.sep if is_real_folder else "")
 
 
 def is_folder(path: str) -> bool:
@@ -159,6 +223,21 @@ def is_folder(path: str) -> bool:
 def is_file(path: str) -> bool:
     """`os.path.isfile`, whatever the cell's paths mean."""
     return stat.S_ISREG(_mode(path))
+
+
+def _content_state(path: str) -> tuple[int, int]:
+    """(size, time of the last change in ns) of a file."""
+    status = _stat(path)
+    return status.st_size, status.st_mtime_ns
+
+
+def _exists(path: str) -> bool:
+    """`os.path.lexists`, whatever the cell's paths mean."""
+    try:
+        _lstat(path)
+    except OSError:
+        return False
+    return True
 
 
 def _mode(path: str) -> int:

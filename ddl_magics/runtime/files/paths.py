@@ -2,17 +2,22 @@
 
 Relative paths do so by themselves. Absolute ones are changed where Python's own functions, TensorFlow's file functions
 and h5py take them. Before any of these writes a file that the mirror only links to, the rank gets a copy of its own.
+
+Under an overlay, paths in the notebook's folder mean what they say. What ranks other than the chief write beside it, by
+a relative path, goes to the mirror still.
 """
 
 from __future__ import annotations
 
 import builtins
+import errno
 import functools
 import io
 import os
 import pathlib
+import shutil
 import sys
-from typing import Any, Callable
+from typing import Any, Callable, Iterable
 
 from .mirror import Mirror, is_folder
 
@@ -20,7 +25,9 @@ _getcwd, _chdir = os.getcwd, os.chdir
 
 #: Functions of `os` that take a path, or two, and only look.
 _LIST = ("listdir", "scandir")
-_LOOK = ("stat", "lstat", "access", "readlink", "chmod", "utime")
+_LOOK = ("stat", "lstat", "access", "readlink")
+#: Those that change a file and leave its content.
+_CHANGE_FILE = ("chmod", "utime", "truncate")
 #: Those that make or remove a name in a folder.
 _CHANGE = ("mkdir", "rmdir", "remove", "unlink")
 _CHANGE_TWO = ("rename", "replace", "link", "symlink")
@@ -41,21 +48,26 @@ _TF_CHANGE_TWO = ("CopyFile", "RenameFile")
 class Paths:
     """notebook: the folder that is mirrored, or None. is_chief: paths elsewhere mean what they say.
 
+    is_covered: by an overlay; the notebook's folder is not mirrored then.
+
     A rank that is not the chief never leaves the mirror by `os.chdir`: folders elsewhere are mirrored then.
     """
 
-    def __init__(self, mirror: Mirror, scratch: str, notebook: str | None, is_chief: bool) -> None:
+    def __init__(
+        self, mirror: Mirror, scratch: str, notebook: str | None, is_chief: bool, is_covered: bool = False
+    ) -> None:
         self._mirror, self._is_chief = mirror, is_chief
         # `os.getcwd` returns the second, where TMPDIR leads through a link.
         self._scratch = (os.path.abspath(scratch), os.path.realpath(scratch))
-        self._mirrored = [notebook] if notebook and notebook != os.sep else []
+        self._covered = (os.path.abspath(notebook), os.path.realpath(notebook)) if notebook and is_covered else ()
+        self._mirrored = [notebook] if notebook and notebook != os.sep and not is_covered else []
 
     def read(self, path: Any) -> Any:
         """`path`, or what the rank has in its place."""
         text = _text(path)
         if text is None:
             return path
-        replacement = self._replacement(self._absolute(text))
+        replacement = self._replacement(self._absolute(text), is_relative=not os.path.isabs(text))
         return path if replacement is None else _like(replacement, path)
 
     def written(self, path: Any, content: bool = False) -> Any:
@@ -80,7 +92,7 @@ class Paths:
     def apart(self, path: str) -> str:
         """Where this rank writes what Keras writes on all ranks: the chief where it says, others in their mirror."""
         absolute = self._absolute(path)
-        if self._is_chief or self._in_scratch(absolute):
+        if self._is_chief or self._in_scratch(absolute) or self._is_covered(absolute):
             return str(self.written(path))
         self._mirror.add(os.path.dirname(absolute), deep=False)
         mirrored = self._mirror.of(absolute)
@@ -101,7 +113,7 @@ class Paths:
         absolute = os.path.normpath(os.path.join(at, text))
         absolute = self._mirror.original(absolute) or absolute
         mirrored = self._is_mirrored(absolute)
-        if self._in_scratch(absolute) or (self._is_chief and not mirrored):
+        if self._in_scratch(absolute) or self._is_covered(absolute) or (self._is_chief and not mirrored):
             return _chdir(absolute)
         if not is_folder(self._mirror.of(absolute)) and not is_folder(absolute):
             return _chdir(path)  # which raises
@@ -113,21 +125,30 @@ class Paths:
     def _absolute(self, text: str) -> str:
         return os.path.normpath(os.path.join(_getcwd(), text))
 
-    def _replacement(self, absolute: str) -> str | None:
-        """What replaces an absolute path; None for itself."""
+    def _replacement(self, absolute: str, is_relative: bool) -> str | None:
+        """What replaces an absolute path; None for itself. is_relative: the cell has given it as a relative one."""
         original = self._mirror.original(absolute)
         if original is not None:
             # The chief's "../x" is the file beside the notebook's folder.
-            return original if self._is_chief and not self._is_mirrored(original) else None
-        if not self._in_scratch(absolute) and self._is_mirrored(absolute):
+            is_real = self._is_covered(original) or (self._is_chief and not self._is_mirrored(original))
+            return original if is_real else None
+        if self._in_scratch(absolute) or self._is_covered(absolute):
+            return None
+        if self._is_mirrored(absolute):
+            return self._mirror.of(absolute)
+        if is_relative and self._covered and not self._is_chief and self._is_covered(_getcwd()):
+            self._mirror.add(os.path.dirname(self._covered[-1]), deep=False)
             return self._mirror.of(absolute)
         return None
 
     def _is_mirrored(self, absolute: str) -> bool:
-        return any(absolute == folder or absolute.startswith(folder + os.sep) for folder in self._mirrored)
+        return _is_below(absolute, self._mirrored)
+
+    def _is_covered(self, absolute: str) -> bool:
+        return _is_below(absolute, self._covered)
 
     def _in_scratch(self, absolute: str) -> bool:
-        return any(absolute == folder or absolute.startswith(folder + os.sep) for folder in self._scratch)
+        return _is_below(absolute, self._scratch)
 
     # -- hooks
 
@@ -141,11 +162,15 @@ class Paths:
             _replace(os, name, self.renamed)
         for name in _CHANGE_TWO:
             _replace(os, name, self.renamed, self.renamed)
-        _replace(os, "truncate", functools.partial(self.written, content=True))
+        if self._covered:
+            for name in ("rename", "replace"):
+                self._replace_rename(name)
+        for name in _CHANGE_FILE:
+            _replace(os, name, functools.partial(self.written, content=True))
         _set_hook(os, "chdir", _chdir, self.chdir)
         self._replace_open()
         accessor = getattr(pathlib, "_NormalAccessor", None)  # of Python 3.8 to 3.10
-        for name in (*_LIST, *_LOOK, *_CHANGE, "rename", "replace"):
+        for name in (*_LIST, *_LOOK, *_CHANGE_FILE, *_CHANGE, "rename", "replace"):
             if accessor is not None and hasattr(accessor, name):
                 setattr(accessor, name, staticmethod(getattr(os, name)))
         self._hook_tensorflow()
@@ -176,6 +201,34 @@ class Paths:
         @functools.wraps(plain)
         def hooked(path: Any = None) -> Any:
             return plain(self.listed("." if path is None else path))
+
+        _set_hook(os, name, plain, hooked)
+
+    def _replace_rename(self, name: str) -> None:
+        """Have what an overlay does not rename moved: a folder of the notebook, and into or out of its folder."""
+        plain = getattr(os, name)
+
+        @functools.wraps(plain)
+        def hooked(src: Any, dst: Any, **kwargs: Any) -> None:
+            try:
+                plain(src, dst, **kwargs)
+                return
+            except OSError as error:
+                texts = [_text(src), _text(dst)]
+                if error.errno != errno.EXDEV or any(value is not None for value in kwargs.values()):
+                    raise
+                if not any(text is not None and self._is_covered(self._absolute(text)) for text in texts):
+                    raise
+            if os.path.isdir(src) and not os.path.islink(src):
+                if os.path.isdir(dst):
+                    os.rmdir(dst)
+                shutil.copytree(src, dst, symlinks=True)
+                shutil.rmtree(src)
+            elif os.path.isdir(dst):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), dst)
+            else:
+                shutil.copy2(src, dst, follow_symlinks=False)
+                os.unlink(src)
 
         _set_hook(os, name, plain, hooked)
 
@@ -235,6 +288,11 @@ def _set_hook(owner: Any, name: str, plain: Any, hooked: Any) -> None:
         if plain in supporting:
             supporting.add(hooked)
     setattr(owner, name, hooked)
+
+
+def _is_below(path: str, folders: Iterable[str]) -> bool:
+    """Whether a path is one of these folders, or in one."""
+    return any(path == folder or path.startswith(folder + os.sep) for folder in folders)
 
 
 def _text(path: Any) -> str | None:

@@ -81,6 +81,25 @@ def test_later_runs_are_forks_of_the_prewarmed_processes_and_find_nothing_of_eac
 
 @pytest.mark.slow
 @pytest.mark.fresh_cluster
+def test_each_fork_has_its_own_view_of_the_notebooks_folder(spark, tmp_path):
+    (tmp_path / "a").write_text("a\n")
+    (tmp_path / "gone").mkdir()
+    cell = """
+import os, subprocess
+print("parent", os.getppid())
+subprocess.run("echo x >> a; rm -r gone; echo y > mine", shell=True, check=True)
+[open("a").read(), sorted(os.listdir())]
+"""
+    ended = [launch.finished(spark, cell, prewarm=True, folder=str(tmp_path))]
+    waited = waiting(2)
+    ended += [launch.finished(spark, cell, prewarm=True, folder=str(tmp_path)) for _ in range(2)]
+    assert parents(ended[1]) == parents(ended[2]) == waited
+    assert [run.result for run in ended] == [["a\nx\n", ["a", "mine"]]] * 3
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "gone"] and (tmp_path / "a").read_text() == "a\n"
+
+
+@pytest.mark.slow
+@pytest.mark.fresh_cluster
 def test_a_run_of_another_size_is_forked_too_and_one_whose_prewarmed_processes_were_killed_gets_others(spark, waited):
     assert parents(run(spark, workers=1)) < waited
     for pid in waited:
