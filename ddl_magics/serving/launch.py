@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -114,9 +115,18 @@ def _replace(running: Served, request: Request, report: Callable[[str], None]) -
     control = running.folder / "control"
     answer = control / f"loaded-{version}.json"
     answer.unlink(missing_ok=True)
-    write_atomically(control / "load.json", [json.dumps({"version": version, "model": str(model)}).encode()])
+    claim = control / f"change-{secrets.token_hex(8)}"
+    claim.touch()
+    load_request = {"version": version, "model": str(model), "claim": claim.name}
+    write_atomically(control / "load.json", [json.dumps(load_request).encode()])
     report(f"loading version {version} of {request.name}; version {running.version} serves meanwhile")
-    problem = _wait_until(lambda: answer.exists(), lambda: running.alive, "the new version was not loaded")
+
+    def is_answered() -> bool:  # and not by a late answer to an earlier request
+        return answer.exists() and read_object(answer).get("claim") in (None, claim.name)
+
+    problem = _wait_until(is_answered, lambda: running.alive, "the new version was not loaded")
+    if problem is not None and not _is_withdrawn(claim):  # the server has begun to serve the version
+        problem = _wait_until(is_answered, lambda: running.alive, "the new version did not take over")
     if problem is None:
         problem = read_object(answer).get("problem")
     if problem is not None:
@@ -127,6 +137,15 @@ def _replace(running: Served, request: Request, report: Callable[[str], None]) -
     served = Served.read(running.folder)
     assert served is not None
     return served
+
+
+def _is_withdrawn(claim: Path) -> bool:
+    """Withdraw a request to change the version; False if the server has taken it."""
+    try:
+        claim.unlink()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _start(folder: Path, request: Request, report: Callable[[str], None]) -> Served:
@@ -144,6 +163,7 @@ def _start(folder: Path, request: Request, report: Callable[[str], None]) -> Ser
             "http_port": port,
             "grpc_port": _free_port(None),
             "detached": options.detached,
+            "parent": None if options.detached else os.getpid(),
             "log": options.log,
             "log_inputs": options.log_inputs is not False,
             "log_sample": 1.0 if options.log_sample is None else options.log_sample,

@@ -1,7 +1,8 @@
 """The log of a served model: a JSON line for each request, in a folder that Spark can read as a stream.
 
 A file grows under a hidden name, which Spark does not read, and gets its final name when it is complete: after a
-minute, or at 16 MB. The next server completes the files of one that was killed.
+minute, or at 16 MB. Its server holds a lock on it, which ends with the process: the next server completes the files
+that nobody holds. Numbers of processes do not tell that, as containers begin with the same ones.
 
 The server's environment imports this module: it needs only the standard library.
 """
@@ -9,12 +10,14 @@ The server's environment imports this module: it needs only the standard library
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import math
 import os
 import queue
 import re
 import socket
+import stat
 import threading
 import time
 from collections.abc import Iterable
@@ -30,10 +33,12 @@ ROTATE_SECONDS = 60.0
 FLUSH_SECONDS = 1.0
 #: Queued records. Further ones are dropped and counted: no request waits for the log.
 MAX_WAITING = 20_000
-#: Total array elements of the queued records: some hundred megabytes.
+#: Total array elements of the queued records, and 8 bytes of their texts each: some hundred megabytes.
 MAX_WAITING_VALUES = 50_000_000
 #: Records per flush.
 MOST_AT_ONCE = 1000
+#: Where the file system has no locks, an unchanged file is nobody's after this time: a server's is complete before.
+ORPHAN_SECONDS = 10 * ROTATE_SECONDS
 #: How long a server that ends waits for its queued records.
 CLOSE_SECONDS = 10.0
 
@@ -169,7 +174,15 @@ class RequestLog:
 def _values(record: Record) -> int:
     """How much memory the arrays of a record take, in values."""
     tensors = (record["inputs"], record["outputs"])
-    return sum(int(getattr(array, "size", 1)) for arrays in tensors if arrays for array in arrays.values())
+    return sum(_size(array) for arrays in tensors if arrays for array in arrays.values())
+
+
+def _size(array: Any) -> int:
+    """The elements of an array, or its bytes / 8 if that is more, as with texts."""
+    size = int(getattr(array, "size", 1))
+    if str(getattr(array, "dtype", "")) != "object":
+        return max(size, int(getattr(array, "nbytes", 0)) // 8)
+    return size + sum(len(text) for text in array.flat if isinstance(text, (bytes, str))) // 8
 
 
 class FolderLog(RequestLog):
@@ -201,15 +214,16 @@ class FolderLog(RequestLog):
             return file
         if file is not None:
             file.complete()
-        file = self._files[model, version] = _GrowingFile(self._next_path(model, version))
+        file = self._files[model, version] = self._new_file(model, version)
         return file
 
-    def _next_path(self, model: str, version: str) -> Path:
+    def _new_file(self, model: str, version: str) -> _GrowingFile:
         while True:
             self._number += 1
             path = self._folder / f"{model}-{version}-{socket.gethostname()}-{os.getpid()}-{self._number}.jsonl"
             if not path.exists():  # as that of an earlier process with this number
-                return path
+                with contextlib.suppress(FileExistsError):
+                    return _GrowingFile(path)
 
 
 class KafkaLog(RequestLog):
@@ -234,11 +248,13 @@ class KafkaLog(RequestLog):
 
 
 class _GrowingFile:
-    """A file that has a dot before its name until it is complete."""
+    """A file that has a dot before its name until it is complete. FileExistsError if another one grows there."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._growing = path, path.with_name(f".{path.name}")
-        self._file = self._growing.open("wb")
+        self._file = self._growing.open("xb")
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.size, self.since = 0, time.monotonic()
 
     def append(self, line: bytes) -> None:
@@ -249,24 +265,45 @@ class _GrowingFile:
         self._file.flush()
 
     def complete(self) -> None:
+        self._file.flush()
+        os.rename(self._growing, self._path)  # while it is locked: nobody else completes it meanwhile
         self._file.close()
-        os.rename(self._growing, self._path)
 
 
 def complete_orphaned_files(folder: Path) -> None:
     """Give the files of this machine's ended servers their final names, without a last line that was cut off."""
     for path in folder.glob(".*.jsonl"):
         match = _GROWING.fullmatch(path.name)
-        if match is None or not _of_this_host(match["name"], match["pid"]) or Path(f"/proc/{match['pid']}").exists():
-            continue
-        with contextlib.suppress(OSError):
-            content = path.read_bytes()
-            complete_lines = content[: content.rfind(b"\n") + 1]
-            if not complete_lines:
-                path.unlink()
-                continue
-            os.truncate(path, len(complete_lines))
-            os.rename(path, folder / match["name"])
+        if match is not None and _of_this_host(match["name"], match["pid"]):
+            with contextlib.suppress(OSError):  # it was completed meanwhile, or is another user's
+                _complete_orphan(path, folder / match["name"])
+
+
+def _complete_orphan(path: Path, target: Path) -> None:
+    """Complete a file that no process holds. The folder may be shared: another user may put anything there.
+
+    Raises:
+        OSError: it is held, or cannot be completed.
+    """
+    opened = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(opened, "r+b") as file:
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        except OSError:  # a file system without locks
+            if time.time() - status.st_mtime < ORPHAN_SECONDS:
+                return
+        content = file.read()
+        complete_lines = content[: content.rfind(b"\n") + 1]
+        if not complete_lines:
+            path.unlink()
+        elif not target.exists():
+            file.truncate(len(complete_lines))
+            os.rename(path, target)
 
 
 def _of_this_host(name: str, pid: str) -> bool:

@@ -73,12 +73,51 @@ def test_what_a_killed_server_has_left_is_completed(tmp_path):
     with open(growing, "ab") as file:
         file.write(b'{"time": 1.0, "id"')
     of_another_host = tmp_path / f".my-digits-3-elsewhere-{server.pid}-1.jsonl"
-    of_a_live_one = tmp_path / f".my-digits-3-{socket.gethostname()}-{os.getpid()}-7.jsonl"
+    of_a_live_one = tmp_path / f".my-digits-3-{socket.gethostname()}-{server.pid}-7.jsonl"
     of_another_host.write_text("{}\n")
-    of_a_live_one.write_text("{}\n")
+    live = request_log._GrowingFile(of_a_live_one.with_name(of_a_live_one.name[1:]))
     FolderLog(tmp_path).close()
     assert len(_lines(tmp_path)) == 50
     assert of_another_host.exists() and of_a_live_one.exists() and not growing.exists()
+    live.complete()
+
+
+def test_the_log_of_a_killed_server_with_the_same_number_is_completed_and_not_written_over(tmp_path):
+    """In containers the next server has the host's name and the number of the last one."""
+    left = tmp_path / f".my-digits-3-{socket.gethostname()}-{os.getpid()}-1.jsonl"
+    left.write_text(json.dumps(_record("before", inputs=None, outputs=None)) + "\n")
+    log = FolderLog(tmp_path)
+    log.write(_record("after"))
+    log.close()
+    assert sorted(line["id"] for line in _lines(tmp_path)) == ["after", "before"]
+    # One that cannot be completed is not written over either.
+    number = 1 + max(int(path.stem.rpartition("-")[2]) for path in tmp_path.glob("*.jsonl"))
+    held = request_log._GrowingFile(tmp_path / f"my-digits-3-{socket.gethostname()}-{os.getpid()}-{number}.jsonl")
+    held.append(b'{"id": "held"}\n')
+    log = FolderLog(tmp_path)
+    log.write(_record("last"))
+    log.close()
+    held.complete()
+    assert {line["id"] for line in _lines(tmp_path)} == {"after", "before", "held", "last"} and log.dropped == 0
+
+
+def test_what_another_user_may_put_into_a_shared_log_stops_no_server(tmp_path):
+    names = [f".m-1-{socket.gethostname()}-1-{number}.jsonl" for number in range(3)]
+    os.mkfifo(tmp_path / names[0])
+    (secret := tmp_path / "secret").write_text("{}\n")
+    (tmp_path / names[1]).symlink_to(secret)
+    (tmp_path / names[2]).mkdir()
+    FolderLog(tmp_path).close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names, "secret"])
+
+
+def test_texts_that_wait_have_a_bound_of_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(request_log, "MAX_WAITING_VALUES", 1000)
+    log = FolderLog(tmp_path)
+    log.write(_record(1, inputs={"text": np.array([["a" * 10_000]], dtype=object)}))
+    log.write(_record(2, inputs={"text": np.array([b"a" * 10_000])}))
+    log.close()
+    assert log.dropped == 2
 
 
 def test_no_request_waits_for_a_disk(tmp_path, monkeypatch, capsys):

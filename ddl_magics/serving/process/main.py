@@ -79,11 +79,14 @@ class _Process:
         with contextlib.suppress(OSError):  # the process that stops this one removes the folder
             (self._folder / "ended").touch()
 
-    async def _load(self, version: str, model: Path) -> None:
+    async def _load(self, version: str, model: Path, claim: Path | None = None) -> None:
+        """Load a version, and serve it. claim: a file of who asks for it, who withdraws the request by removing it."""
         from ddl_magics.serving.process.loading import Model
 
         # In a thread, so that the present version continues to answer.
         loaded = self._context.loaded[version] = await asyncio.to_thread(Model.load, model)
+        if claim is not None:
+            claim.unlink()  # of the two sides, one alone can
         await self._server.replace(version)
         self._served = version
         inputs, outputs = ([[t.name, t.dtype, t.shape] for t in tensors] for tensors in (loaded.inputs, loaded.outputs))
@@ -92,7 +95,7 @@ class _Process:
     async def _steer(self) -> None:
         """Execute the requests in `control`; returns when the process must end."""
         control, written, announced = self._folder / "control", 0.0, False
-        while not (control / "stop").exists() and not self._parent_ended.is_set():
+        while not (control / "stop").exists() and not self._has_lost_parent():
             if not announced and self._server.listening:
                 _write(self._folder / "state.json", {"pid": os.getpid(), "listening": True})
                 announced = True
@@ -106,9 +109,11 @@ class _Process:
             await asyncio.sleep(CONTROL_SECONDS)
 
     async def _change(self, load_request: dict[str, str]) -> None:
-        answer: dict[str, Any] = {"version": load_request["version"], "problem": None}
+        claim = load_request.get("claim")
+        answer: dict[str, Any] = {"version": load_request["version"], "claim": claim, "problem": None}
         try:
-            await self._load(load_request["version"], Path(load_request["model"]))
+            claim_file = self._folder / "control" / claim if claim else None
+            await self._load(load_request["version"], Path(load_request["model"]), claim_file)
         except Exception as error:  # of Keras and TensorFlow, of many kinds
             lines = (line.strip() for line in str(error).splitlines() if line.strip())
             answer["problem"] = next(lines, type(error).__name__)
@@ -126,6 +131,10 @@ class _Process:
         }
         with contextlib.suppress(OSError):  # a full disk is no reason to end
             _write(self._folder / "status.json", status)
+
+    def _has_lost_parent(self) -> bool:
+        """Whether the parent process has ended. The pipe does not close while a process that it has forked holds it."""
+        return self._parent_ended.is_set() or self._settings.get("parent") not in (None, os.getppid())
 
     def _watch_parent(self) -> None:
         """Standard input is a pipe from the parent process: it closes when that ends."""
