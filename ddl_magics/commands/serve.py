@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from ddl_magics.models.export import new_folder
 from ddl_magics.models.registry import Registry
 from ddl_magics.options.redaction import as_word
 from ddl_magics.runs import Run
+from ddl_magics.runtime import scratch
 from ddl_magics.serving import deployment, servable
 from ddl_magics.serving.kafka_writer import address
 from ddl_magics.serving.launch import Options
@@ -72,8 +72,8 @@ def serve(
         if stop is not None:
             return find_served(stop).stop()
         assert model is not None, "the table requires one of the two"
-        with tempfile.TemporaryDirectory(prefix="ddl-serve-") as scratch:
-            servable_model = _model(model, kernel.session.find, Path(scratch))
+        with scratch.folder("serve") as temporary:
+            servable_model = _model(model, kernel.session.find, Path(temporary))
             if to is not None:
                 return _deploy(servable_model, name, *to)
             options = Options(port, detached, log, log_inputs, log_sample)
@@ -98,12 +98,12 @@ def served_lines(served: Served) -> str:
     )
 
 
-def _model(model_name: str, find: Callable[[str], Run], scratch: Path) -> ServableModel:
+def _model(model_name: str, find: Callable[[str], Run], temporary: Path) -> ServableModel:
     if "@" in model_name:
         path, _, version = model_name.rpartition("@")
         uri, _, name = path.rpartition("/")
         registry = Registry(uri or ".")
-        folder = registry.fetch(name, version or None, scratch)
+        folder = registry.fetch(name, version or None, temporary)
         return servable.of_export(folder, name, registry.version(name, version or None))
     model = run_or_path(model_name, find)
     if isinstance(model, Path):

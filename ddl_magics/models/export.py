@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import platform
+import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -28,6 +29,7 @@ from ddl_magics.errors import CannotExport
 from ddl_magics.models import conversion
 from ddl_magics.models.signature import Example, Signature, Tensor, example_for, input_specs, signature_of
 from ddl_magics.runtime.monitoring.sources import REFERENCE_FILE
+from ddl_magics.store.files import reason_of, remove_left, synchronize_folder, synchronize_tree
 from ddl_magics.wording import first_line, nearest
 
 #: Where the folder of a format has the model.
@@ -128,17 +130,20 @@ def new_folder(target: Path) -> Iterator[Path]:
     if target.exists():
         raise CannotExport(f"{target} is there already: name another folder, or remove it")
     unfinished = target.parent / f".{target.name}.{uuid.uuid4().hex}.part"
+    remove_left(target.parent, re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{32}}\.part"))
     try:
         unfinished.mkdir(parents=True)
     except OSError as error:
         raise CannotExport(f"{target.parent} cannot be written to: {error.strerror}") from None
     try:
         yield unfinished
+        synchronize_tree(unfinished)
         os.rename(unfinished, target)
+        synchronize_folder(target.parent)
     except OSError as error:
         if target.exists():
             raise CannotExport(f"{target} is there already: name another folder, or remove it") from None
-        raise CannotExport(f"{target} cannot be written: {error.strerror or error}") from None
+        raise CannotExport(f"{target} cannot be written: {reason_of(error)}") from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 

@@ -12,17 +12,20 @@ import contextlib
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from ddl_magics.errors import CannotExport
+from ddl_magics.runtime import scratch
+from ddl_magics.store.files import reason_of, remove_left, synchronize_folder, synchronize_tree
 from ddl_magics.wording import nearest
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _ALIAS = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)\.([0-9]+)\.([0-9]+)")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_PART = re.compile(r"\.[0-9]+\.part")
 _CLAIMS, _ALIASES = ".claims", "aliases"
 
 
@@ -64,7 +67,7 @@ class Registry:
 
     def versions(self, name: str) -> list[int]:
         """The versions of a model, in order; none of a model that is not there."""
-        return sorted(int(entry) for entry in self._storage.names(_checked(name)) if entry.isdigit())
+        return sorted(int(entry) for entry in self._storage.names(_checked(name)) if _NUMBER.fullmatch(entry))
 
     def aliases(self, name: str) -> dict[str, int]:
         """Alias -> version."""
@@ -78,8 +81,8 @@ class Registry:
         _checked(name)
         if alias is not None:
             _checked_alias(alias)
-        with tempfile.TemporaryDirectory(prefix="ddl-registry-") as scratch:
-            folder = Path(scratch) / "model"
+        with scratch.folder("registry") as temporary:
+            folder = Path(temporary) / "model"
             folder.mkdir()
             write(folder)
             version = self._claim(name)
@@ -108,7 +111,7 @@ class Registry:
         """
         if which is None:
             return self._checked_version(name, max(self.versions(name), default=0))
-        if str(which).isdecimal():
+        if _NUMBER.fullmatch(str(which)):
             return self._checked_version(name, int(which))
         aliases = self.aliases(name)
         if which not in aliases:
@@ -131,7 +134,7 @@ class Registry:
         return target
 
     def _claim(self, name: str) -> int:
-        claims = [int(entry) for entry in self._storage.names(f"{name}/{_CLAIMS}") if entry.isdigit()]
+        claims = [int(entry) for entry in self._storage.names(f"{name}/{_CLAIMS}") if _NUMBER.fullmatch(entry)]
         version = max([*claims, *self.versions(name)], default=0) + 1
         while not self._storage.create(f"{name}/{_CLAIMS}/{version}"):
             version += 1
@@ -191,9 +194,12 @@ class LocalStorage:
         unfinished = target.with_name(f".{target.name}.part")
         with self._explained():
             target.parent.mkdir(parents=True, exist_ok=True)
+            remove_left(target.parent, _PART)
             try:
                 shutil.copytree(folder, unfinished)
+                synchronize_tree(unfinished)
                 os.rename(unfinished, target)
+                synchronize_folder(target.parent)
             finally:
                 shutil.rmtree(unfinished, ignore_errors=True)
 
@@ -208,4 +214,4 @@ class LocalStorage:
         try:
             yield
         except OSError as error:
-            raise CannotExport(f"{self._root} cannot be written to: {error.strerror or error}") from None
+            raise CannotExport(f"{self._root} cannot be written to: {reason_of(error)}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReadable
 
 from ddl_magics.clusters.hadoop_folder import HadoopFolder
 from ddl_magics.clusters.scoring import predict
+from ddl_magics.runtime import scratch
 
 _MODEL = "model.keras"
 
@@ -54,7 +54,7 @@ class KerasTransformer(Transformer, MLReadable["KerasTransformer"], MLWritable):
         self._set(predictionCol=output, batchSize=batch_size, onError=on_error, inputs=json.dumps(inputs))
 
     def _transform(self, dataset: Any) -> Any:
-        with tempfile.TemporaryDirectory(prefix="ddl-transformer-") as folder:
+        with scratch.folder("transformer") as folder:
             path = Path(folder) / _MODEL
             path.write_bytes(self.model)
             return predict(
@@ -84,7 +84,7 @@ class _Writer(MLWriter):
 
     def saveImpl(self, path: str) -> None:
         DefaultParamsWriter.saveMetadata(self._instance, path, SparkContext.getOrCreate())
-        with tempfile.TemporaryDirectory(prefix="ddl-transformer-") as folder:
+        with scratch.folder("transformer") as folder:
             file = Path(folder) / _MODEL
             file.write_bytes(self._instance.model)
             HadoopFolder(path).upload(file, _MODEL)
@@ -93,7 +93,7 @@ class _Writer(MLWriter):
 class _Reader(MLReader[KerasTransformer]):
     def load(self, path: str) -> KerasTransformer:
         metadata = DefaultParamsReader.loadMetadata(path, SparkContext.getOrCreate())
-        with tempfile.TemporaryDirectory(prefix="ddl-transformer-") as folder:
+        with scratch.folder("transformer") as folder:
             file = Path(folder) / _MODEL
             HadoopFolder(path).download(_MODEL, file)
             loaded = KerasTransformer(file.read_bytes())

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import re
 
+from ddl_magics.runtime.redaction import KEY
 from ddl_magics.runtime.redaction import MASK as MASK
 from ddl_magics.runtime.redaction import has_password as has_password
 from ddl_magics.runtime.redaction import is_secret as is_secret
 from ddl_magics.runtime.redaction import masked as masked
 from ddl_magics.wording import plain, quoted
 
-#: Keys of well-known services, recognized by their prefix: AWS, GitHub, Hugging Face, Slack, JWT.
-_KEY = re.compile(
-    r"\b(AKIA[0-9A-Z]{16}|gh[pousr]_\w{20,}|github_pat_\w{20,}|hf_\w{20,}|sk-[\w-]{20,}|xox[abprs]-[\w-]{10,}"
-    r"|glpat-[\w-]{16,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
-)
 _KEY_BLOCK = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 #: A string, and what follows the first = or : of a line without one.
 _STRING = re.compile(r"""(?P<quote>["'])(?:\\.|(?!(?P=quote)).)*(?P=quote)?""")
 _ASSIGNED = re.compile(r"([=:]\s*)\S.*")
-_USER = re.compile(r"://[^/@\s]+@")
+#: The value of an option on a command line: --token x.
+_OPTION = re.compile(r"(--?[\w-]*(?:token|passw(?:or)?d|pass|secret|key)(?:\s+|=))[^\s-]\S*", re.IGNORECASE)
+#: A password may have slashes and @; a number before a slash is a port.
+_USER = re.compile(r"://(?:[^/\s]*@|[^/@\s:]*:(?!\d*/)\S*@)")
 
 
 def safely_quoted(text: str) -> str:
@@ -38,12 +37,13 @@ def masked_source(text: str) -> str:
     In a line that may have one, all strings are masked; without a string, all that follows the first = or :.
     """
     text = _KEY_BLOCK.sub(rf"\1{MASK}\2", text)
-    return "".join(_masked_line(_KEY.sub(MASK, line)) for line in text.splitlines(keepends=True))
+    return "".join(_masked_line(KEY.sub(MASK, line)) for line in text.splitlines(keepends=True))
 
 
 def _masked_line(line: str) -> str:
     if not is_secret(line):
         return line
+    line = _OPTION.sub(rf"\1{MASK}", line)
     by_string, strings = _STRING.subn(rf'"{MASK}"', line)
     return by_string if strings else _ASSIGNED.sub(rf"\1{MASK}", line)
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ddl_magics.models import keras_version
-from ddl_magics.runtime import lambda_layers
+from ddl_magics.runtime import lambda_layers, scratch
 from ddl_magics.store import trained_models
 
 #: The first Keras without a published way around its safe mode: docs/security.md.
@@ -62,7 +61,7 @@ def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> A
 def _with_lambda_layers(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
     python = trained_models.python_of(content)
     of_notebook = lambda_layers.objects(content, python, vars(sys.modules["__main__"]))
-    with tempfile.TemporaryDirectory(prefix="ddl-model-") as folder:  # the file itself may change before Keras reads it
+    with scratch.folder("model") as folder:  # the file itself may change before Keras reads it
         path = Path(folder) / "model.keras"
         path.write_bytes(content)
         return lambda_layers.load(str(path), {**of_notebook, **custom_objects}, python)

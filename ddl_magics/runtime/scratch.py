@@ -14,7 +14,7 @@ import shutil
 import stat
 import tempfile
 import time
-from typing import TextIO
+from typing import Iterator, TextIO
 
 PREFIX = "ddl-"
 LOCK = ".owner"
@@ -33,6 +33,16 @@ def make(purpose: str, parent: str | None = None) -> str:
     path = tempfile.mkdtemp(prefix=PREFIX + purpose + "-", dir=parent)
     _locks[path] = _lock(path)
     return path
+
+
+@contextlib.contextmanager
+def folder(purpose: str, parent: str | None = None) -> Iterator[str]:
+    """A folder that is removed at the end of the block; as `make`."""
+    path = make(purpose, parent)
+    try:
+        yield path
+    finally:
+        remove(path)
 
 
 def remove(path: str) -> None:

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from ddl_magics.errors import SearchFailed
 from ddl_magics.runtime.cell.suggestions import FloatRange, IntRange, Parameter
 from ddl_magics.search.plan import Plan, objectives
 from ddl_magics.search.scores import Score
 from ddl_magics.search.space import grid
-from ddl_magics.wording import nearest
+from ddl_magics.wording import first_line, nearest
 
 if TYPE_CHECKING:
     import optuna
@@ -221,11 +222,19 @@ def texts(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _storage(journal: Path) -> Any:
+    """Optuna's storage in a file. Raises SearchFailed where a line cannot be read: what follows would be misread."""
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
     # The lock works also where there are no symbolic links.
-    return JournalStorage(JournalFileBackend(str(journal), JournalFileOpenLock(str(journal))))
+    backend = JournalFileBackend(str(journal), JournalFileOpenLock(str(journal)))
+    try:
+        return JournalStorage(backend)
+    except (ValueError, KeyError, TypeError) as error:
+        raise SearchFailed(
+            f"{journal} is damaged ({first_line(error)}): the search cannot be shown or continued; its runs are whole, "
+            "%ddl runs lists them"
+        ) from None
 
 
 def _cut_half_line(journal: Path) -> None:

@@ -28,6 +28,14 @@ LOOPBACK = "127.0.0.1"
 DATATYPES = {"float16": "FP16", "float32": "FP32", "float64": "FP64", "object": "BYTES"}
 #: A longer example request is written to a file.
 SHOWN_CHARACTERS = 300
+#: The types of what is read of `settings.json`; and the numbers of `status.json`.
+_SETTINGS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("name", "version"), (str,)),
+    **dict.fromkeys(("http_port", "grpc_port"), (int,)),
+    "detached": (bool,),
+    "log": (str, type(None)),
+}
+_NUMBERS = ("rate", "requests", "errors", "recent_errors", "dropped", "time")
 #: How long a server may take to stop before it is killed.
 STOP_SECONDS = 15.0
 
@@ -59,10 +67,10 @@ class Served:
     def read(cls, folder: Path) -> Served | None:
         """None if the folder has no server."""
         settings = read_object(folder / "settings.json")
-        if not settings:
-            return None
+        if not all(type(settings.get(name)) in kinds for name, kinds in _SETTINGS.items()):
+            return None  # a foreign or damaged file: the other servers are listed all the same
         process, status = read_object(folder / "owner.json"), read_object(folder / "status.json")
-        return cls(str(settings["name"]), folder, settings, process, status)
+        return cls(settings["name"], folder, settings, process, _checked_status(status))
 
     @property
     def version(self) -> str:
@@ -132,6 +140,23 @@ class Served:
 
     def __repr__(self) -> str:
         return describe(self)
+
+
+def _checked_status(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """What a `status.json` says, without values of other types."""
+    latency, rates = stored.get("latency"), stored.get("rates")
+    checked = {name: stored[name] for name in _NUMBERS if _is_number(stored.get(name))}
+    if isinstance(stored.get("version"), str):
+        checked["version"] = stored["version"]
+    if isinstance(latency, dict):
+        checked["latency"] = {name: value for name, value in latency.items() if _is_number(value)}
+    if isinstance(rates, list):
+        checked["rates"] = [rate for rate in rates if _is_number(rate)]
+    return checked
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < 1e18
 
 
 def _zeros(name: str, dtype: str, shape: list[int]) -> dict[str, Any]:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from jupyter_core.paths import jupyter_data_dir
+
+#: No model takes so long to be written.
+LEFT_SECONDS = 86400.0
 
 
 def write_atomically(path: Path, chunks: Iterable[bytes], lasting: bool = True) -> None:
@@ -70,6 +76,32 @@ def synchronize_folder(folder: Path) -> None:
             synchronize(descriptor)
         finally:
             os.close(descriptor)
+
+
+def synchronize_tree(folder: Path) -> None:
+    """Wait until all files below a folder, and the folders, are on the disk. Links are left out."""
+    for path, _, names in os.walk(folder):
+        for name in names:
+            if not os.path.islink(file := os.path.join(path, name)):
+                with open(file, "rb") as opened:
+                    synchronize(opened.fileno())
+        synchronize_folder(Path(path))
+
+
+def remove_left(folder: Path, names: re.Pattern[str]) -> None:
+    """Remove the folders with such names that a killed process has left: unchanged for `LEFT_SECONDS`."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            is_folder = names.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)
+            if is_folder and time.time() - entry.stat(follow_symlinks=False).st_mtime > LEFT_SECONDS:
+                shutil.rmtree(entry.path, ignore_errors=True)
+
+
+def reason_of(error: OSError) -> str:
+    """Why a file, or of a tree (`shutil.Error`) the first file, could not be written: "No space left on device"."""
+    if isinstance(error, shutil.Error) and isinstance(error.args[0], list) and error.args[0]:
+        return str(error.args[0][0][-1])
+    return error.strerror or str(error)
 
 
 def stamp(path: str | Path) -> tuple[int, int, int] | None:

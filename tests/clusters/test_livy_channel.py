@@ -5,7 +5,6 @@ import importlib
 import json
 import math
 import os
-import pickle
 import sys
 import time
 from concurrent import futures
@@ -120,12 +119,23 @@ def test_an_interrupt_while_a_statement_is_posted_cancels_it(livy, package, monk
     assert method == "POST" and path == f"/sessions/7/statements/{len(livy.statements) - 1}/cancel"
 
 
-def test_an_answer_that_names_code_is_not_unpickled(livy, package):
+def test_an_answer_that_names_code_is_not_unpickled(livy, package, tmp_path):
     channel = opened(livy, package)
-    evil = base64.b64encode(base64.b64encode(pickle.dumps(os.system))).decode()
-    livy.faults["GET /sessions/7/jobs"] = [(200, {"state": "SUCCEEDED", "result": evil})]
-    with pytest.raises(Unavailable, match="cannot be read"):
-        channel.call("poll", "{}")
+    path = str(tmp_path / "executed")
+    for module, name, argument in (
+        ("builtins", "exec", f"open({path!r}, 'w')"),
+        ("builtins", "open", path),
+        ("os", "mkdir", path),
+        ("posix", "mkdir", path),
+        ("subprocess", "getoutput", f"mkdir {path}"),
+        ("builtins", "str", "{}"),
+    ):
+        for pickled in (f"c{module}\n{name}\n(V{argument}\ntR.", f"c{module}\n{name}\n."):
+            evil = base64.b64encode(base64.b64encode(pickled.encode())).decode()
+            livy.faults["GET /sessions/7/jobs"] = [(200, {"state": "SUCCEEDED", "result": evil})]
+            with pytest.raises(Unavailable, match=f"cannot be read .the answer names {module}.{name}.$"):
+                channel.call("poll", "{}")
+            assert not os.path.exists(path)
     assert channel.call("poll", "{}")["got"] == {}
 
 

@@ -234,12 +234,21 @@ def test_a_study_brings_no_pickle(tmp_path, elsewhere):
     assert trials[0].value == 1.0 and found.driver_address == {}
 
 
-def test_other_methods_of_compression_are_refused(whole, tmp_path):
+def test_other_methods_of_compression_are_refused(whole, tmp_path, elsewhere):
     """LZMA lets a file of some bytes ask for gigabytes of memory."""
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_LZMA) as made:
         made.writestr(bundle.MANIFEST, "{}")
     with pytest.raises(bundle.BundleError, match="is no archive of %ddl export"):
         bundle.read(tmp_path / "a.zip")
+    # Not of the list alone.
+    path = written(whole, tmp_path)
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as made:
+        for name in archive.namelist():
+            method = zipfile.ZIP_LZMA if name.endswith("events.jsonl") else zipfile.ZIP_DEFLATED
+            made.writestr(name, archive.read(name), method)
+    elsewhere()
+    with pytest.raises(bundle.BundleError, match="is no archive of %ddl export"):
+        bundle.read(tmp_path / "b.zip")
 
 
 def test_a_run_that_lives_by_its_record_is_refused(tmp_path, elsewhere, whole):

@@ -144,6 +144,11 @@ def test_long_differences_and_notebooks_are_cut(folder, monkeypatch):
         'url = "postgresql://me:hidden@host/db"',
         "key = 'sk-hiddenhiddenhiddenhidden'",
         "push = 'ghp_hidden890123456789012345'",
+        "DB_PASS=hidden",
+        'os.environ["PGPASS"] = "hidden"',
+        'requests.get(url, auth=("me", "hidden"))',
+        '{"username": "me", "key": "' + "0123456789abcdef" * 2 + '", "x": "hidden"}',
+        "!hf login --token hidden",
         "-----BEGIN RSA PRIVATE KEY-----\nhidden\nhidden\n-----END RSA PRIVATE KEY-----",
         "-----BEGIN PRIVATE KEY-----\nhidden",
     ],
@@ -153,6 +158,8 @@ def test_secrets_in_sources_are_masked(line):
 
 
 def test_other_lines_stay():
+    for text in ("if x: pass\n", "compass: 3\n", "sort_key = 1\n", "def bypass(x):\n", "--key-frames 3\n"):
+        assert masked_source(text) == text
     for text in ("rate = 0.1\n", "tokenizer.fit(texts)\n", '+    layers.Dense(10, "relu")\n', "a\r\nb"):
         assert masked_source(text) == text
 

@@ -2,10 +2,13 @@
 
 import multiprocessing
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
 from ddl_magics import CannotExport, Registry
+from ddl_magics.store import files
 
 WRITERS, EACH = 3, 15
 
@@ -99,3 +102,45 @@ def test_a_registry_out_of_reach_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(CannotExport, match="file cannot be written to: "):
         Registry(tmp_path / "file").add("digits", writing("a"))
+
+
+def test_strange_folders_are_no_versions(registry, tmp_path):
+    registry.add("digits", writing("a"))
+    root = Path(registry._storage.uri.removeprefix("file:"))
+    for name in ("²", "٣", "9" * 30, "1.5", "-1"):
+        (root / "digits" / name).mkdir()
+        (root / "digits" / ".claims" / name).touch()
+    assert registry.versions("digits") == [1] and registry.add("digits", writing("b")) == 2
+    with pytest.raises(CannotExport, match="digits has no alias ²"):
+        registry.version("digits", "²")
+
+
+def test_a_full_disk_is_one_line_and_names_its_reason(tmp_path, monkeypatch):
+    def full(source, target):
+        raise shutil.Error([(f"{source}/a", f"{target}/a", "[Errno 28] No space left on device: 'a'")])
+
+    monkeypatch.setattr("ddl_magics.models.registry.shutil.copytree", full)
+    with pytest.raises(CannotExport, match=r"cannot be written to: \[Errno 28\] No space left on device: 'a'$"):
+        Registry(tmp_path).add("digits", writing("a"))
+
+
+def test_a_version_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    """A power cut leaves no version whose files are empty."""
+    done = []
+    rename = os.rename
+    monkeypatch.setattr(files, "synchronize", lambda opened: done.append(os.readlink(f"/proc/self/fd/{opened}")))
+    monkeypatch.setattr(os, "rename", lambda old, new: (done.append(f"{new} is named"), rename(old, new)))
+    Registry(tmp_path).add("digits", writing("a"))
+    *before, named, after = done
+    part = f"{tmp_path}/digits/.1.part"
+    assert sorted(before) == sorted([f"{part}/model.txt", f"{part}/more/model.txt", f"{part}/more", part])
+    assert (named, after) == (f"{tmp_path}/digits/1 is named", f"{tmp_path}/digits")
+
+
+def test_what_killed_writers_have_left_is_removed_after_a_day(tmp_path):
+    old, young = (tmp_path / "digits" / f".{number}.part" for number in (7, 8))
+    for folder in (old, young):
+        folder.mkdir(parents=True)
+    os.utime(old, (1, 1))
+    assert Registry(tmp_path).add("digits", writing("a")) == 1
+    assert not old.exists() and young.exists()

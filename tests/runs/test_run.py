@@ -102,6 +102,20 @@ def test_events_are_stored_in_order_without_gaps():
     assert [event["seq"] for event in stored] == list(range(1, len(stored) + 1))
 
 
+def test_an_event_of_the_notebook_costs_none_of_the_drivers():
+    """It takes a number of the run: the driver's have others then, and are asked for by the driver's own."""
+    cluster = FakeCluster(visible=4)
+    run = submit(cluster)
+    until(lambda: len(run.events) == 4, 10)
+    for number in range(2):
+        run._follower._emit("notice", level="info", message=f"of the notebook {number}")
+    cluster.visible = len(cluster.script)
+    run.wait(10)
+    kinds = [event["kind"] for event in cluster.script]
+    assert [event["kind"] for event in run.events] == [*kinds[:4], "notice", "notice", *kinds[4:]]
+    assert [event["seq"] for event in run.events] == list(range(1, len(kinds) + 3))
+
+
 def test_a_stored_run_reads_as_the_live_one_did():
     live = submit(FakeCluster(artifacts={}, script=training(3))).wait(10)
     again = Run.stored(store.find_run(live.id))

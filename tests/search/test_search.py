@@ -605,6 +605,21 @@ def test_scores_of_repeated_epochs_and_calls():
     assert log(0.6, 2, step=7).step == 4 and log(0.7, 2, step=7) is None and scores.values == [0.7]
 
 
+def test_a_damaged_line_of_a_study_is_told_in_one_line(begin):
+    search, stage = begin("--trials 2 --prune no", slots=2)
+    stage.started(2)
+    killed(search, stage)
+    journal = search._folder.journal
+    lines = journal.read_bytes().splitlines(keepends=True)
+    plan = make_plan(search.spec)
+    for damage in (b"{half\n", b"7\n", b'{"op_code": 99}\n', b"[]\n"):
+        journal.write_bytes(b"".join([lines[0], damage, *lines[1:]]))
+        for read in (lambda: studies.open_study(journal, search.id), lambda: studies.Study(journal, plan)):
+            with pytest.raises(SearchFailed, match=r"journal is damaged \(.*\): the search cannot be") as caught:
+                read()
+            assert "\n" not in str(caught.value)
+
+
 def test_damaged_searches_are_no_searches(begin):
     search, _ = begin("--trials 3")
     path = search._folder.path / "search.json"
@@ -734,6 +749,8 @@ def test_earlier_trials_that_do_not_fit_are_left_out(earlier):
     assert len(with_earlier_trials(planned("--trials 2 --warm-start tuned", narrow)).earlier) == 7
     with pytest.raises(UsageError, match="cmaes learns from 10 finished trials or more"):
         with_earlier_trials(planned("--trials 2 --search cmaes --warm-start tuned", narrow))
+    lower = CELL.replace("1e-1", repr(lr[5]))
+    assert len(with_earlier_trials(planned("--trials 2 --warm-start tuned", lower)).earlier) == 6
     more = CELL + "ddl.suggest_int('more', 1, 2)"
     for line, cell, says in (
         ("--warm-start tunde", CELL, "--warm-start: there is no search tunde. Did you mean tuned?"),

@@ -3,6 +3,8 @@
 import pytest
 from support.invented_server import InventedServer
 
+from ddl_magics.serving.servers import describe, list_served
+
 
 @pytest.fixture
 def invented(runs_folder):
@@ -39,10 +41,17 @@ async def test_one_that_was_killed_says_so_and_is_removed(ask, invented):
 
 
 async def test_damaged_folders_and_foreign_hosts_break_nothing(ask, invented, runs_folder):
-    for name, content in (("nothing", ""), ("half", '{"name": "ha'), ("list", "[]")):
+    foreign = '{"name": "foreign", "version": "1", "detached": false, "http_port": "x", "grpc_port": 1, "log": null}'
+    contents = {"nothing": "", "half": '{"name": "ha', "list": "[]", "named": '{"name": "x"}', "foreign": foreign}
+    for name, content in contents.items():
         folder = runs_folder.parent / "servers" / name
         folder.mkdir()
         (folder / "settings.json").write_text(content)
+    status = {"rate": "x", "requests": float("inf"), "errors": [], "rates": [1, "2", {}], "latency": {"p50": "x"}}
+    invented._write("status.json", {**status, "version": ["2"], "dropped": 10**400})
+    (row,) = (await ask("servers"))[1]["servers"]
+    assert (row["version"], row["rate"], row["requests"], row["rates"]) == ("1", 0.0, 0, [1.0])
+    assert "digits" in describe(list_served()[0])
     invented._write("owner.json", {"host": "elsewhere", "pid": 1, "start": "x", "heartbeat": 0})
     assert [row["name"] for row in (await ask("servers"))[1]["servers"]] == ["digits"]
     code, answer, _ = await ask("servers/digits/stop", "POST")

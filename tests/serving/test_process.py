@@ -39,10 +39,12 @@ def steered(server, seconds):
     return asyncio.run(run())
 
 
-def test_a_server_ends_with_its_parent_also_where_a_child_of_it_holds_the_pipe(tmp_path):
-    assert not steered(process(tmp_path, parent=os.getppid()), 0.5)
-    assert not steered(process(tmp_path, parent=None), 0.5), "of an earlier version, or detached"
-    assert steered(process(tmp_path, parent=os.getpid()), 5), "the parent is another process now"
+def test_a_server_ends_with_its_parent_also_where_a_child_of_it_holds_the_pipe(tmp_path, monkeypatch):
+    ours, detached = process(tmp_path, parent=os.getppid()), process(tmp_path, parent=None)
+    of_a_script = process(tmp_path, parent=os.getppid() + 1)
+    assert not steered(ours, 0.5)
+    monkeypatch.setattr(os, "getppid", lambda: 1)  # the parent has ended
+    assert steered(ours, 5) and not steered(detached, 0.5) and not steered(of_a_script, 0.5)
 
 
 @pytest.fixture

@@ -5,10 +5,11 @@ with labels and a title, and `shared`, against a parameter server, that failed. 
 """
 
 import json
+import os
 
 import numpy as np
 import pytest
-from support.stored import stored_by_0_1_0
+from support.stored import claim, stored_by_0_1_0
 
 from ddl_magics import store
 from ddl_magics.__main__ import main
@@ -121,6 +122,10 @@ def test_one_whose_kernel_died_reads_lost(runs):
     folder = runs["shared"]
     record = json.loads((folder.path / "run.json").read_text())
     (folder.path / "run.json").write_text(json.dumps({**record, "state": ev.RUNNING, "ended": None, "failure": None}))
+    assert store.find_run("shared").state == ev.LOST
+    # The number of its kernel is that of a process that lives, and is another one.
+    claim(folder, start="a boot:1")
+    assert json.loads((folder.path / "owner.json").read_text())["pid"] == os.getpid()
     assert store.find_run("shared").state == ev.LOST
 
 

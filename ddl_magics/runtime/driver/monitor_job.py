@@ -26,6 +26,7 @@ from .monitor_arrivals import Arrivals
 from .monitor_counts import StoredCounts
 from .monitor_folder import CountsFolder
 from .monitor_labels import MonitorLabels
+from .monitor_lock import CheckpointLock
 from .monitor_queries import MonitorQueries
 from .monitor_report import MonitorReport
 from .monitor_stream import MonitorStream
@@ -50,7 +51,8 @@ class MonitorJob:
         self._monitor, self._group = spec.monitor, "ddl_magics " + spec.run
         reference = cast("Reference", spec.monitor.reference)
         counter = Counter(reference, float(spec.monitor.window))
-        folder = CountsFolder(jvm_gateway.separate_context(session.sparkContext), spec.monitor.checkpoint)
+        warn = lambda text: self.journal.notice("warning", text)  # noqa: E731
+        folder = CountsFolder(jvm_gateway.separate_context(session.sparkContext), spec.monitor.checkpoint, warn)
         self._counts = StoredCounts(reference, counter, folder)
         self._queries = MonitorQueries(session, spec.monitor, reference, counter, self._group, folder.inside)
         self._labels = MonitorLabels(self._queries, self._counts, reference, spec.monitor.labels, namespace)
@@ -58,6 +60,7 @@ class MonitorJob:
         self._report = MonitorReport(spec.monitor, self._queries.log.uri, self.journal, self._counts, self._arrivals)
         self._stopping = threading.Event()
         self._reason = ""
+        self._lock = CheckpointLock(folder, spec.run)
 
     def start(self) -> None:
         self.journal.enter(events.PREFLIGHT, "opening the checkpoint")
@@ -76,6 +79,12 @@ class MonitorJob:
 
     def _run(self) -> None:
         """The monitor's thread."""
+        try:
+            self._watch()
+        finally:
+            self._lock.release()
+
+    def _watch(self) -> None:
         counts = self._counts
         try:
             counts.load()
@@ -88,6 +97,7 @@ class MonitorJob:
                 self._report.report()
                 counts.store()
             requests = counted(counts.watch.totals["requests"], "request")
+            self._lock.release()  # before the end is told: another one may begin then
             if self._stopping.is_set():
                 self.journal.enter(events.STOPPED, "stopped%s after %s" % (self._reason, requests))
             else:
@@ -96,6 +106,7 @@ class MonitorJob:
             message = _explained(self._queries.spark_version, spark_error.cause(error))
             result = run_result.failed_job("spark", message)
             assert result.failure is not None
+            self._lock.release()
             self.journal.enter(result.state, result.message, failure=result.failure.to_json())
 
     def _follow(self) -> None:
@@ -115,6 +126,7 @@ class MonitorJob:
                 if all(stream.done for stream in streams):
                     return self._labels.join_now()
                 self._labels.join_if_due()
+                self._lock.renew()
                 self._report.report_if_due()
         finally:
             until = time.monotonic() + STOP_SECONDS

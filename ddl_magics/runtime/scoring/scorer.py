@@ -6,6 +6,7 @@ Travels to executors by value (`by_value.py`), and needs numpy, TensorFlow and K
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import logging
 import os
@@ -63,7 +64,9 @@ def read_model(content: bytes, threads: int, compiled: bool, load: Callable[...,
 
     # Models come and go in a worker, and batches have several sizes: TensorFlow warns of the traces that this takes.
     logging.getLogger("tensorflow").addFilter(worth_reading)
-    with tempfile.TemporaryDirectory(prefix="ddl-scoring-") as folder:
+    temporary = tempfile.TemporaryDirectory(prefix="ddl-scoring-")
+    with temporary as folder, open(os.path.join(folder, ".owner"), "w") as owner:
+        fcntl.flock(owner, fcntl.LOCK_EX)  # as scratch.py, which cannot be imported here
         path = os.path.join(folder, "model.keras")
         with open(path, "wb") as file:
             file.write(content)

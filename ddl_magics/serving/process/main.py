@@ -48,6 +48,8 @@ class _Process:
         self._served: str | None = None
         self._problem: str | None = None
         self._parent_ended = threading.Event()
+        # None where a program stands between: only the pipe tells then.
+        self._parent = os.getppid() if settings.get("parent") == os.getppid() else None
 
     async def run(self) -> None:
         _write(self._folder / "state.json", {"pid": os.getpid(), "listening": False})
@@ -134,7 +136,7 @@ class _Process:
 
     def _has_lost_parent(self) -> bool:
         """Whether the parent process has ended. The pipe does not close while a process that it has forked holds it."""
-        return self._parent_ended.is_set() or self._settings.get("parent") not in (None, os.getppid())
+        return self._parent_ended.is_set() or self._parent not in (None, os.getppid())
 
     def _watch_parent(self) -> None:
         """Standard input is a pipe from the parent process: it closes when that ends."""

@@ -46,6 +46,10 @@ class Monitored(Running):
     def thing(self, name):
         return next(thing for thing in self.watch["things"] if thing["name"] == name)
 
+    def running(self):
+        until(lambda: not self.poll()["more"] and self.state == "RUNNING", 120)
+        return self
+
     def ended(self, state="FINISHED"):
         until(lambda: not self.poll()["more"] and self.state in TERMINAL, 120)
         assert self.state == state, self.events[-1]
@@ -124,6 +128,21 @@ def test_a_log_is_caught_up_with_and_each_record_counted_once(spark_cluster, ref
     monitor = begin(spark, reference, log, tmp_path / "checkpoint", once=True).ended()
     assert monitor.totals["late"] == 21
     assert [text for text in monitor.notices if text.startswith("20 of 20 records of a batch are older")]
+
+    # A power cut has emptied the newest file of counts: the one before it holds, and a notice says so.
+    stored = sorted((tmp_path / "checkpoint").glob("counts-*.json"), key=lambda path: int(path.stem[7:]))
+    stored[-1].write_bytes(b"")
+    monitor = begin(spark, reference, log, tmp_path / "checkpoint").running()
+    assert [text for text in monitor.notices if f"{stored[-1].name} is damaged" in text]
+    # While it watches, another one is refused the checkpoint.
+    with pytest.raises(AssertionError, match="another monitor has the checkpoint"):
+        begin(spark, reference, log, tmp_path / "checkpoint")
+    monitor.stop()
+    assert monitor.ended("STOPPED").totals["requests"] == 1212
+    for path in (tmp_path / "checkpoint").glob("counts-*.json"):
+        path.write_text('{"batch": 3')
+    monitor = begin(spark, reference, log, tmp_path / "checkpoint", once=True).ended("FAILED")
+    assert "is damaged" in monitor.events[-1]["message"] and "another --checkpoint" in monitor.events[-1]["message"]
 
 
 CELL = """
