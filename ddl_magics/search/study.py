@@ -230,7 +230,9 @@ def _storage(journal: Path) -> Any:
     backend = JournalFileBackend(str(journal), JournalFileOpenLock(str(journal)))
     try:
         return JournalStorage(backend)
-    except (ValueError, KeyError, TypeError) as error:
+    except OSError:
+        raise
+    except Exception as error:  # of Optuna, of many kinds
         raise SearchFailed(
             f"{journal} is damaged ({first_line(error)}): the search cannot be shown or continued; its runs are whole, "
             "%ddl runs lists them"
