@@ -19,7 +19,7 @@ import tensorflow as tf
 from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Variable, is_of_keras
 from ..rank.rank import Rank
 from ..trial.patching import wrap
-from . import files
+from . import files, metric_shapes
 from .call_data import CallData
 from .calls import TEST_BATCH, TRAIN_BATCH
 from .cell_loops import CellLoops
@@ -74,6 +74,7 @@ class KerasHooks(KerasAccess):
         self.rank.data_wait.install()
         if self.config.manifest is not None:
             ShareUse(self.rank, self.calls, self.loops.loop).install(self.keras, self.trainer)
+        wrap(self.metrics_container, "build", metric_shapes.build_noted)
         self.hook_data()
         self.hook_steps()
         if self.config.size > 1:

@@ -136,6 +136,11 @@ class Decoder:
             pairs, deleted = _list(content)
             values = {_text(name): self._value(value, depth + 1) for name, value in map(_list, _list(pairs))}
             return Attributes(values, [_text(name) for name in _list(deleted)])
+        if kind == "keras":
+            encoded = [_list(attribute) for attribute in _list(content["attributes"])]
+            attributes = [(_number(i), _text(name), self._value(value, depth + 1)) for i, name, value in encoded]
+            deleted = [(_number(i), _text(name)) for i, name in map(_list, _list(content["deleted"]))]
+            return {**content, "attributes": attributes, "deleted": deleted}
         if kind == "random":
             return generators.State(self._value(content, depth + 1))
         if kind in ("frame", "series", "index"):

@@ -29,7 +29,7 @@ name had when the run began.
 
     what has changed   content, beside that of an object
     attributes         [[[name, value], ...], [name, ...]]: set and deleted, of an object of the notebook's classes
-    keras              keras_state.py
+    keras              keras_state.py; its attributes are [[index of the owner, name, value], ...]
     random             value: generators.py
 """
 
@@ -50,6 +50,17 @@ SCALAR_KINDS = "biuf"
 FACTORIES: Mapping[str, Any] = {kind.__name__: kind for kind in (list, dict, set, tuple, int, float, str, bool)}
 #: Of values in values.
 MAX_DEPTH = 100
+
+#: What Keras makes of containers that are attributes of its objects.
+_CONTAINERS_OF_KERAS: Mapping[str, type] = {
+    "TrackedList": list,
+    "TrackedDict": dict,
+    "TrackedOrderedDict": collections.OrderedDict,
+    "TrackedSet": set,
+    "ListWrapper": list,
+    "_DictWrapper": dict,
+    "_TupleWrapper": tuple,
+}
 
 _PLAIN = (type(None), bool, int, float, str)
 _SEQUENCES: Mapping[Any, str] = {list: "list", set: "set", collections.deque: "deque"}
@@ -124,7 +135,7 @@ class Encoder:
 
     def _value(self, value: Any, depth: int) -> Any:
         """What no other value can tell from an equal one: {kind: content}; None for an object."""
-        kind = type(value)
+        kind = _kind_of(value)
         if kind is tuple or kind is frozenset:
             return {kind.__name__: self._all(value, depth)}
         if kind is bytes:
@@ -153,7 +164,7 @@ class Encoder:
         return {"scalar": [value.dtype.str, value.item()]}
 
     def _object(self, value: Any, depth: int) -> Any:
-        kind = type(value)
+        kind = _kind_of(value)
         if kind in _SEQUENCES:
             if kind is collections.deque and value.maxlen is not None:
                 raise CannotTravel("a deque of bounded length")
@@ -204,6 +215,13 @@ class Encoder:
             raise CannotTravel("a tensor of dtype %s" % getattr(value, "dtype", type(value).__name__))
         self.arrays.append(value)
         return len(self.arrays) - 1
+
+
+def _kind_of(value: Any) -> Any:
+    kind = type(value)
+    if kind.__module__.startswith(("keras.", "tensorflow.", "tf_keras.")):
+        return _CONTAINERS_OF_KERAS.get(kind.__name__, kind)
+    return kind
 
 
 def _is_scalar(value: Any) -> bool:

@@ -6,11 +6,10 @@ It is JSON and arrays: what `Encoder` makes, and `apply` gives to the object of 
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Tuple
+from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 from ..keras_types import Layer, Model, Variable
-from . import fingerprint
-from .encoding import CannotTravel
+from . import fingerprint, keras_attributes
 from .trained import CannotRestore
 
 #: (package, class) of what has such a state.
@@ -57,10 +56,25 @@ def variables(value: Any) -> list[Variable]:
     return [variable for variable in value.variables if id(variable) not in metrics]
 
 
-def print_of(value: Any) -> Any:
-    """A fingerprint of its state."""
+class Print(NamedTuple):
+    """A fingerprint of a state. attributes: of what the cell keeps in Python."""
+
+    arrays: Sequence[Any]
+    tables: Sequence[Any]
+    trainable: Sequence[bool]
+    attributes: keras_attributes.Prints
+
+
+def print_of(value: Any) -> Print:
     arrays = [fingerprint.of(array_of(variable)) for variable in variables(value)]
-    return (arrays, [fingerprint.of(content) for _, content in _tables(value)], _trainable(value))
+    tables = [fingerprint.of(content) for _, content in _tables(value)]
+    return Print(arrays, tables, _trainable(value), keras_attributes.prints(owners(value)))
+
+
+def owners(value: Any) -> Sequence[Any]:
+    """Whose attributes are compared: a layer or model and all layers in it; an optimizer, a metric."""
+    names = ("Optimizer", "BaseOptimizer", "Metric")
+    return layers(value) or [value for name in names if is_a(value, name)][:1]
 
 
 def array_of(variable: Variable) -> Any:
@@ -88,9 +102,17 @@ def _tables(value: Any) -> Iterator[tuple[int, Any]]:
     for index, layer in enumerate(layers(value)):
         name = type(layer).__name__
         if is_a(layer, "IndexLookup"):
-            yield index, [_plain(token) for token in layer.get_vocabulary()]
+            yield index, _vocabulary(layer)
         elif name == "Discretization" and getattr(layer, "bin_boundaries", None) is not None:
             yield index, list(layer.bin_boundaries)
+
+
+def _vocabulary(layer: Layer) -> Any:
+    """Its tokens; with TF-IDF {"tokens": those without special ones, "weights": of all that it counts}."""
+    if getattr(layer, "idf_weights", None) is None:
+        return [_plain(token) for token in layer.get_vocabulary()]
+    tokens = [_plain(token) for token in layer.get_vocabulary(include_special_tokens=False)]
+    return {"tokens": tokens, "weights": [float(weight) for weight in array_of(layer.idf_weights)]}
 
 
 def _plain(token: Any) -> Any:
@@ -105,7 +127,7 @@ def restored_with(models: Iterable[Model]) -> frozenset[int]:
 
 def comes_with(restored: Collection[int], value: Any, before: Any, after: Any) -> bool:
     """Whether what has changed of the object comes with a trained model. before, after: of `print_of`."""
-    if not has_state(value) or before[1:] != after[1:]:
+    if not isinstance(after, Print) or before[1:] != after[1:]:
         return False
     weights = [variable for variable in variables(value) if not _is_of_seeds(variable)]
     return all(id(variable) in restored for variable in weights) and len(weights) == len(variables(value))
@@ -122,17 +144,12 @@ def _own_variables(value: Any, is_trained: bool) -> list[Variable]:
 
 def encoded(
     value: Any, array: Callable[[Any], int], addresses: Mapping[int, VariableAddress], is_trained: bool
-) -> Mapping[str, Any]:
-    """JSON of its state. array: index of an array that travels. addresses: by the ids of the notebook's
-    variables. is_trained: it is a model whose weights travel as a file.
-
-    Raises CannotTravel.
+) -> dict[str, Any]:
+    """JSON of its state, without its attributes. array: index of an array that travels. addresses: by the ids of the
+    notebook's variables. is_trained: it is a model whose weights travel as a file, or whose variables have not changed.
     """
     import numpy as np
 
-    for layer in layers(value):
-        if is_a(layer, "IndexLookup") and getattr(layer, "idf_weights", None) is not None:
-            raise CannotTravel("its weights of TF-IDF cannot travel: adapt it in a cell of its own")
     trained = None
     if is_a(value, "Optimizer") or is_a(value, "BaseOptimizer"):
         weights = getattr(value, "_trainable_variables", None) or []
@@ -159,8 +176,8 @@ def _lists(config: Any) -> Any:
 
 
 def apply(value: Any, state: Any, array: Callable[[int], Any], variable_at: Callable[[str, int], Variable]) -> None:
-    """Give it the state. Raises CannotRestore, and leaves it as it is then; ValueError, TypeError, KeyError for what is
-    no such state."""
+    """Give it the state, but for its attributes. Raises CannotRestore, and leaves it as it is then; ValueError,
+    TypeError, KeyError for what is no such state."""
     arrays = [array(index) for index in state["variables"]]
     if len(_own_variables(value, state["is_trained"])) != len(arrays):
         _build(value, state, variable_at)
@@ -182,14 +199,29 @@ def apply(value: Any, state: Any, array: Callable[[int], Any], variable_at: Call
 
 
 def _set_table(layer: Layer, content: Any) -> None:
-    if not (type(content) is list and all(type(entry) in (str, int, float) for entry in content)):
+    lists = [content["tokens"], content["weights"]] if type(content) is dict else [content]
+    if not all(
+        type(entries) is list and all(type(entry) in (str, int, float) for entry in entries) for entries in lists
+    ):
         raise ValueError("no table: %.60r" % (content,))
     if is_a(layer, "IndexLookup"):
-        if [_plain(token) for token in layer.get_vocabulary()] != content:
+        if _vocabulary(layer) == content:
+            return
+        if type(content) is dict:
+            _set_weighted_vocabulary(layer, *lists)
+        else:
             layer.set_vocabulary(content)
     else:
         layer.bin_boundaries = content
         layer.built = True
+
+
+def _set_weighted_vocabulary(layer: Layer, tokens: Sequence[Any], weights: Sequence[float]) -> None:
+    """Of TF-IDF. Keras makes the weights of special tokens anew, as means, which differ by rounding."""
+    first = int(layer.num_oov_indices)
+    layer.set_vocabulary(list(tokens), list(weights[first : first + len(tokens)]))
+    layer.idf_weights.assign(weights)
+    layer.idf_weights_const = layer.idf_weights.value()
 
 
 def _build(value: Any, state: Any, variable_at: Callable[[str, int], Variable]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Collection, Mapping, Sequence
 
 from ..keras_types import Model, is_of_keras
 from ..random_streams import CellStreams
-from . import cell_names, fingerprint, generators, keras_state, parts
+from . import cell_names, compiled_metrics, fingerprint, generators, keras_attributes, keras_state, parts
 from .definitions import CellDefinitions
 from .encoding import CannotTravel, Encoder
 
@@ -63,8 +63,9 @@ class CellVariables:
         """
         names = {id(value): name for name, value in reversed(list(self._notebooks.items()))}
         encoder = Encoder(names, {id(model): number for number, model in enumerate(models)})
+        budget = _Budget(encoder)
         trained = {
-            names[id(model)]: {"model": number, "history": _history(encoder, model)}
+            names[id(model)]: {"model": number, "history": _history(encoder, model), **_metrics(encoder, budget, model)}
             for number, model in enumerate(models)
             if id(model) in names
         }
@@ -72,7 +73,6 @@ class CellVariables:
         values: dict[str, Any] = {}
         absent: dict[str, str] = {}
         of_keras: dict[str, str] = {}  # callbacks, optimizers: missed where the notebook has another of the name
-        budget = _Budget(encoder)
         for name, value in self._by_size(namespace, models):
             try:
                 if self._notebooks.get(name) is not value:
@@ -82,8 +82,7 @@ class CellVariables:
                 elif generators.is_generator(value):
                     changed[name] = {"random": budget.fitting(generators.state(value), encoder.encode)}
                 elif keras_state.has_state(value):
-                    state = functools.partial(self._state, encoder, models)
-                    changed[name] = budget.fitting(value, state, is_trained=any(value is model for model in models))
+                    changed[name] = self._state(name, value, models, budget, encoder, absent)
                 else:
                     changed[name] = budget.fitting(value, encoder.content)
             except CannotTravel as error:
@@ -158,14 +157,35 @@ class CellVariables:
                     absent["%s.%s" % (text, name)] = str(error)
         return {"attributes": [encoded, sorted(before.keys() - after.keys())]}
 
-    def _state(self, encoder: Encoder, models: Sequence[Model], value: Any) -> dict[str, Any]:
+    def _state(
+        self,
+        text: str,
+        value: Any,
+        models: Sequence[Model],
+        budget: _Budget,
+        encoder: Encoder,
+        absent: dict[str, str],
+    ) -> dict[str, Any]:
+        """Of an object of Keras. absent: gets the attributes that cannot travel."""
         addresses = {
             id(variable): (text, index)
             for text, owner in self._notebooks.items()
             if keras_state.is_a(owner, "Layer")
             for index, variable in enumerate(keras_state.variables(owner))
         }
-        return {"keras": keras_state.encoded(value, encoder.array, addresses, any(value is model for model in models))}
+        before, after = self._before[text], print_of(value)
+        is_apart = before.arrays == after.arrays or any(value is model for model in models)
+        encode = functools.partial(keras_state.encoded, array=encoder.array, addresses=addresses, is_trained=is_apart)
+        state = budget.fitting(value, encode, is_apart)
+        state.update(attributes=[], deleted=sorted(before.attributes.keys() - after.attributes.keys()))
+        owners = keras_state.owners(value)
+        for (index, name), content in keras_attributes.values(owners).items():
+            if before.attributes.get((index, name), ...) != after.attributes[index, name]:
+                try:
+                    state["attributes"].append([index, name, budget.fitting(content, encoder.encode)])
+                except CannotTravel as error:
+                    absent[keras_attributes.text(text, owners, (index, name))] = str(error)
+        return {"keras": state}
 
 
 def is_compared(value: Any) -> bool:
@@ -226,9 +246,9 @@ class _Budget:
     def __init__(self, encoder: Encoder) -> None:
         self._encoder, self._free_bytes = encoder, MAX_BYTES
 
-    def fitting(self, value: Any, encode: Any, is_trained: bool = False) -> Any:
-        """is_trained: a model, whose weights are a file of their own."""
-        value_bytes = 8 if is_trained else size(value)
+    def fitting(self, value: Any, encode: Any, is_apart: bool = False) -> Any:
+        """is_apart: the variables of an object of Keras do not travel with it."""
+        value_bytes = 8 if is_apart else size(value)
         if value_bytes > self._free_bytes:
             text = "%.0f MB, and the variables of a run come back up to %d MB: write it to a file in the cell"
             raise CannotTravel(text % (max(1.0, value_bytes / 1e6), MAX_BYTES >> 20))
@@ -246,6 +266,12 @@ def _history(encoder: Encoder, model: Model) -> Any:
         return encoder.encode(history)
     except CannotTravel:
         return None
+
+
+def _metrics(encoder: Encoder, budget: _Budget, model: Model) -> dict[str, Any]:
+    """The states of its metrics."""
+    indices = budget.fitting(compiled_metrics.states(model), lambda states: [encoder.array(state) for state in states])
+    return {"metrics": indices, "metric_shapes": encoder.encode(compiled_metrics.shapes(model))}
 
 
 def _zipped(index: Mapping[str, Any], arrays: Sequence[Any]) -> bytes:

@@ -62,10 +62,12 @@ def _contents(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _state_beside_layers(layer: Any) -> Iterator[tuple[str, Any]]:
-    """The optimizer of a model; optimizers and metrics that are attributes of a cell's layer or model."""
-    own = vars(layer) if type(layer).__module__ == "__main__" else {"optimizer": getattr(layer, "optimizer", None)}
+    """The optimizer of a model; optimizers, metrics and objects of the notebook's classes that are attributes."""
+    own = {**vars(layer), "optimizer": getattr(layer, "optimizer", None)}
     for name, value in sorted(own.items()):
-        if not name.startswith("_") and has_state(value) and not is_a(value, "Layer"):
+        if name.startswith("_") or name == "history" or is_a(value, "Layer"):
+            continue
+        if has_state(value) or is_instance(value):
             yield name, value
 
 

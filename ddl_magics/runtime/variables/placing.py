@@ -17,7 +17,7 @@ from typing import Any, Callable, Collection, Dict, Iterator, Mapping, MutableMa
 
 from .. import random_streams
 from ..keras_types import Model
-from . import cell_names, generators, keras_state, parts, trained
+from . import cell_names, compiled_metrics, generators, keras_attributes, keras_state, parts, refilling, trained
 from .decoding import Attributes, Damaged, Decoder, Missing, loaded_array
 from .definitions import CellDefinitions, Definition
 from .left import FILE, INDEX, MAX_BYTES, is_compared, is_object, print_of
@@ -84,7 +84,16 @@ class Bindings:
         value = self._before[name]() if name in self._before else None
         if value is None or not self.is_current(name, namespace):
             return None
-        return value if name in self._fingerprints and print_of(value) == self._fingerprints[name] else None
+        before = self._fingerprints.get(name)
+        return value if before is not None and _as_whole(print_of(value)) == _as_whole(before) else None
+
+    def attributes_changed_since(self, name: str) -> frozenset[keras_attributes.Address]:
+        """Those of an object of Keras that later cells have changed."""
+        value, before = self._before.get(name, lambda: None)(), self._fingerprints.get(name)
+        if value is None or not isinstance(before, keras_state.Print):
+            return frozenset()
+        current = keras_attributes.prints(keras_state.owners(value))
+        return frozenset(keras_attributes.changed(before.attributes, current))
 
     def object(self, name: str) -> Any:
         """The name's object. Raises Missing where it is gone."""
@@ -184,10 +193,8 @@ class _Placing:
 
     def _place_all(self) -> None:
         index, bindings = self._index, self._bindings
-        states = {name: content["keras"] for name, content in index["changed"].items() if "keras" in content}
-        contents = {
-            name: self._decoder.content(content) for name, content in index["changed"].items() if name not in states
-        }
+        decoded = {name: self._decoder.content(content) for name, content in index["changed"].items()}
+        states = {name: decoded.pop(name) for name, content in index["changed"].items() if "keras" in content}
         models = {name: _number_of_model(encoded) for name, encoded in index["values"].items()}
         values = {}
         for name, encoded in index["values"].items():
@@ -197,13 +204,14 @@ class _Placing:
                 except Missing as error:
                     self._answer.absent[name] = str(error)
         targets = {
-            name: bindings.unchanged(name, self._namespace) for name in {**contents, **states, **index["trained"]}
+            name: bindings.unchanged(name, self._namespace) for name in {**decoded, **states, **index["trained"]}
         }
+        later = {name: bindings.attributes_changed_since(name) for name in states}
         for name, model in index["trained"].items():
             self._restore(name, model, targets[name])
         for name, state in states.items():
-            self._apply(name, state, targets[name])
-        for name, content in contents.items():
+            self._apply(name, state, targets[name], later[name])
+        for name, content in decoded.items():
             self._change(name, content, targets[name])
         for name, value in values.items():
             self._set(name, value)
@@ -281,8 +289,8 @@ class _Placing:
         """Those of runs that began after this one."""
         return (bindings for bindings in _awaited.values() if bindings.order > self._bindings.order)
 
-    def _apply(self, name: str, state: Any, target: Any) -> None:
-        """Give an object of Keras its new state."""
+    def _apply(self, name: str, state: Any, target: Any, later: Collection[keras_attributes.Address]) -> None:
+        """Give an object of Keras its new state. later: attributes that later cells have changed."""
         if target is None:
             if name not in self._answer.kept:
                 self._answer.kept.append(name)
@@ -293,6 +301,7 @@ class _Placing:
 
         try:
             keras_state.apply(target, state, self._array, variable_at)
+            self._apply_attributes(name, state, keras_state.owners(target), later)
         except (trained.CannotRestore, Missing) as error:
             self._answer.absent[name] = str(error)
             return
@@ -300,6 +309,18 @@ class _Placing:
             raise Damaged(str(error)) from error
         if name not in self._answer.placed:
             self._answer.placed.append(name)
+
+    def _apply_attributes(
+        self, name: str, state: Any, owners: Sequence[Any], later: Collection[keras_attributes.Address]
+    ) -> None:
+        for index, attribute, content in state["attributes"]:
+            if (index, attribute) in later:
+                self._answer.kept.append(keras_attributes.text(name, owners, (index, attribute)))
+            else:
+                keras_attributes.set_value(owners[index], attribute, content)
+        for index, attribute in state["deleted"]:
+            if (index, attribute) not in later:
+                keras_attributes.delete(owners[index], attribute)
 
     def _change(self, name: str, content: Any, target: Any) -> None:
         """Give an object of the notebook its new content."""
@@ -316,16 +337,8 @@ class _Placing:
                 generators.set_state(target, content)
             except (ValueError, TypeError, KeyError) as error:
                 raise Damaged(str(error)) from error
-        elif isinstance(target, (list, bytearray)):
-            target[:] = content
-        elif isinstance(target, dict) or (hasattr(target, "clear") and hasattr(target, "update")):
-            target.clear()
-            target.update(content)
-        elif hasattr(target, "clear") and hasattr(target, "extend"):  # a deque
-            target.clear()
-            target.extend(content)
-        elif _fits(target, content):
-            target[...] = content
+        elif refilling.refill(target, content):
+            pass
         elif name.isidentifier():  # a table, or an array that has another shape now
             self._set(name, content)
             return
@@ -353,6 +366,13 @@ class _Placing:
         if entry["history"] is not None:
             model.history = self._decoder.decode(entry["history"])
         self._answer.placed.append(name)
+        arrays = [self._array(index) for index in entry["metrics"]]
+        try:
+            compiled_metrics.restore(model, arrays, self._decoder.decode(entry["metric_shapes"]))
+        except trained.CannotRestore as error:
+            self._answer.absent["%s.metrics" % name] = str(error)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise Damaged(str(error)) from error
 
     def _model(self, number: int) -> Model:
         if number not in self._models:
@@ -400,7 +420,8 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, Any]:
         sound = sound and all(type(entry) is dict for entry in index["changed"].values())
         sound = sound and random_streams.are_sound(index["streams"])
         for entry in index["trained"].values():
-            sound = sound and type(entry["model"]) is int and "history" in entry
+            sound = sound and type(entry["model"]) is int and {"history", "metric_shapes"} <= entry.keys()
+            sound = sound and type(entry["metrics"]) is list
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise Damaged(str(error)) from error
     if not sound:
@@ -417,11 +438,9 @@ def _number_of_model(encoded: Any) -> int | None:
     return number if type(number) is int else None
 
 
-def _fits(target: Any, content: Any) -> bool:
-    kinds = {(type(value).__module__, type(value).__name__) for value in (target, content)}
-    if kinds != {("numpy", "ndarray")}:
-        return False
-    return bool(target.shape == content.shape and target.dtype == content.dtype and target.flags.writeable)
+def _as_whole(fingerprint: Any) -> Any:
+    """Of an object of Keras without its attributes, which later cells change one by one."""
+    return fingerprint[:-1] if isinstance(fingerprint, keras_state.Print) else fingerprint
 
 
 def _reference(value: Any) -> Callable[[], Any]:
