@@ -10,7 +10,7 @@ import re
 import sys
 from typing import Any, Callable, Mapping, Sequence
 
-from . import generators, tables
+from . import generators, parts, tables
 from .encoding import ARRAY_KINDS, FACTORIES, MAX_DEPTH, SCALAR_KINDS
 
 _SCALAR = re.compile(r"[<>|=][%s][1-8]" % SCALAR_KINDS)
@@ -40,6 +40,13 @@ class Attributes:
         self.values, self.deleted = values, deleted
 
 
+class KerasState:
+    """Of an object of Keras. state: for `keras_state.apply`. attributes: {(index of the owner, name): value}."""
+
+    def __init__(self, state: Any, attributes: dict[tuple[int, str], Any], deleted: Sequence[tuple[int, str]]) -> None:
+        self.state, self.attributes, self.deleted = state, attributes, deleted
+
+
 class History:
     """Keras' History where Keras is not loaded: `history`, `epoch`, `params` and `model`, as there."""
 
@@ -53,7 +60,8 @@ class History:
 class Decoder:
     """Makes values.
 
-    objects: the table. array(index): of NumPy. notebook(name), model(K): an object; they may raise Missing.
+    objects: the table. array(index): of NumPy. notebook(name), model(K): an object; class_named(name): a class, whose
+    instances are made without its code. They may raise Missing.
     """
 
     def __init__(
@@ -62,8 +70,10 @@ class Decoder:
         array: Callable[[int], Any],
         notebook: Callable[[str], Any],
         model: Callable[[int], Any],
+        class_named: Callable[[str], type] | None = None,
     ) -> None:
         self._objects, self._array, self._notebook, self._model = objects, array, notebook, model
+        self._class_named = class_named
         self._decoded: dict[int, Any] = {}
 
     def decode(self, encoded: Any) -> Any:
@@ -76,6 +86,25 @@ class Decoder:
         with _damage():
             kind, content = _entry(encoded)
             return self._fill(kind, content, None, 0)
+
+    def needs_classes(self, encoded: Any) -> bool:
+        """Whether there is an instance of a class of the notebook or the cell in it."""
+        if not any(type(entry) is dict and "instance" in entry for entry in self._objects):
+            return False
+        waiting, entered = [encoded], set()
+        while waiting:
+            part = waiting.pop()
+            if type(part) is dict:
+                if "instance" in part:
+                    return True
+                index = part.get("object")
+                if type(index) is int and 0 <= index < len(self._objects) and index not in entered:
+                    entered.add(index)
+                    waiting.append(self._objects[index])
+                waiting += part.values()
+            elif type(part) is list:
+                waiting += part
+        return False
 
     def _value(self, encoded: Any, depth: int) -> Any:
         if depth > 2 * MAX_DEPTH:
@@ -108,6 +137,12 @@ class Decoder:
         if kind in _EMPTY or kind == "defaultdict":
             empty = self._decoded[index] = _empty(kind, content)  # first, as it may contain itself
             return self._fill(kind, content, empty, depth)
+        if kind == "instance":
+            name, pairs = _list(content)
+            instance = self._decoded[index] = self._instance(_text(name))
+            for attribute, value in map(_list, _list(pairs)):
+                parts.set_attribute(instance, _text(attribute), self._value(value, depth + 1))
+            return instance
         value = self._decoded[index] = self._fill(kind, content, None, depth)
         return value
 
@@ -137,15 +172,20 @@ class Decoder:
             values = {_text(name): self._value(value, depth + 1) for name, value in map(_list, _list(pairs))}
             return Attributes(values, [_text(name) for name in _list(deleted)])
         if kind == "keras":
-            encoded = [_list(attribute) for attribute in _list(content["attributes"])]
-            attributes = [(_number(i), _text(name), self._value(value, depth + 1)) for i, name, value in encoded]
-            deleted = [(_number(i), _text(name)) for i, name in map(_list, _list(content["deleted"]))]
-            return {**content, "attributes": attributes, "deleted": deleted}
+            attributes = [_list(attribute) for attribute in _list(content["attributes"])]
+            values = {(_number(index), _text(name)): self._value(value, depth + 1) for index, name, value in attributes}
+            deleted = [(_number(index), _text(name)) for index, name in map(_list, _list(content["deleted"]))]
+            return KerasState(content, values, deleted)
         if kind == "random":
             return generators.State(self._value(content, depth + 1))
         if kind in ("frame", "series", "index"):
             return tables.decode(kind, content, lambda encoded: self._value(encoded, depth + 1))
         raise ValueError("there is no kind %.40r" % kind)
+
+    def _instance(self, name: str) -> Any:
+        if self._class_named is None:
+            raise Missing("an instance of %s, which is made in the notebook alone" % name)
+        return object.__new__(self._class_named(name))
 
     def _array_of_objects(self, content: Any, depth: int) -> Any:
         import numpy as np

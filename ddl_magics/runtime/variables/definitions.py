@@ -46,7 +46,7 @@ class CellDefinitions:
     """Of one cell.
 
     names: that it defines anywhere outside of functions. left_out: name -> why it is not defined in the notebook.
-    attributes: of its functions and classes, that it sets.
+    attributes: of its functions and classes, that it sets. repeated: names of several definitions.
     """
 
     def __init__(self, source: str, file: str = "<cell>") -> None:
@@ -58,6 +58,8 @@ class CellDefinitions:
         self._waiting = [Definition(name, statement, file, flags) for name, statement in statements]
         self.left_out = dict(_left_out(body))
         self.names = frozenset(name for name, _ in statements) | self.left_out.keys()
+        of_statements = [name for name, _ in statements]
+        self.repeated = frozenset(name for name in of_statements if of_statements.count(name) > 1)
         defined = {name for name, statement in statements if not isinstance(statement, _IMPORTS)}
         self.attributes = frozenset(
             (node.value.id, node.attr)

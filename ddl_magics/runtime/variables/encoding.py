@@ -26,6 +26,7 @@ name had when the run began.
     objects            [shape, [value, ...]]: an array of objects
     frame, series, index   of pandas: tables.py
     history            {"history", "epoch", "params", "model"}: Keras' History
+    instance           [name of a class of the notebook or the cell, [[attribute, value], ...]]
 
     what has changed   content, beside that of an object
     attributes         [[[name, value], ...], [name, ...]]: set and deleted, of an object of the notebook's classes
@@ -41,7 +42,7 @@ import datetime
 import pathlib
 from typing import Any, Mapping
 
-from . import tables
+from . import parts, tables
 
 #: Kinds of arrays that travel as .npy: booleans, numbers, times, texts, bytes.
 ARRAY_KINDS = "biufcMmUS"
@@ -77,11 +78,14 @@ class Encoder:
     objects: the table of objects. arrays: of NumPy, which the JSON refers to by index.
     """
 
-    def __init__(self, notebook: Mapping[int, str], models: Mapping[int, int]) -> None:
-        """notebook: id of an object of the notebook -> its name. models: id of a trained model -> its K."""
+    def __init__(
+        self, notebook: Mapping[int, str], models: Mapping[int, int], classes: Mapping[int, str] | None = None
+    ) -> None:
+        """notebook: id of an object of the notebook -> its name. models: id of a trained model -> its K. classes: id of
+        a class whose instances are made of their attributes -> its name."""
         self.objects: list[Any] = []
         self.arrays: list[Any] = []
-        self._notebook, self._models = notebook, models
+        self._notebook, self._models, self._classes = notebook, models, classes or {}
         self._indices: dict[int, int] = {}  # id of an object -> index in `objects`
         self._values: list[Any] = []  # by this index: an id is one object's as long as it lives
 
@@ -188,6 +192,9 @@ class Encoder:
                 raise CannotTravel(str(error)) from None
         if kind.__name__ == "History" and isinstance(getattr(value, "history", None), dict):
             return {"history": self._history(value, depth)}
+        if id(kind) in self._classes:
+            attributes = parts.attributes(value).items()
+            return {"instance": [self._classes[id(kind)], [self._all(pair, depth) for pair in attributes]]}
         raise CannotTravel(_article(kind.__name__))
 
     def _pairs(self, value: Any, depth: int) -> list[Any]:

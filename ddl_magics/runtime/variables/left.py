@@ -42,7 +42,8 @@ class CellVariables:
         self._streams = streams
         self._final_states: dict[str, Any] = {}
         self._assigned, written = cell_names.assigned(source), cell_names.written(source)
-        self._code_before = {name: namespace.get(name) for name in CellDefinitions(source).names}
+        self._definitions = CellDefinitions(source)
+        self._code_before = {name: namespace.get(name) for name in self._definitions.names}
         objects = {name: namespace[name] for name in of_notebook if name in namespace and is_object(namespace[name])}
         self._notebooks = parts.of(objects)
         self._before = {
@@ -62,7 +63,8 @@ class CellVariables:
         the cell was stopped, and a name without a value may be one that it has not come to.
         """
         names = {id(value): name for name, value in reversed(list(self._notebooks.items()))}
-        encoder = Encoder(names, {id(model): number for number, model in enumerate(models)})
+        classes = {id(value): name for name, value in namespace.items() if parts.is_plain_class(value)}
+        encoder = Encoder(names, {id(model): number for number, model in enumerate(models)}, classes)
         budget = _Budget(encoder)
         trained = {
             names[id(model)]: {"model": number, "history": _history(encoder, model), **_metrics(encoder, budget, model)}
@@ -91,7 +93,11 @@ class CellVariables:
                 (of_keras if is_tool and is_new else absent)[name] = str(error)
         absent.update(self._copied(models, values))
         deleted = [name for name in sorted(self._assigned) if name not in namespace] if finished else []
-        defined = self._defined(namespace) if finished else []
+        defined = self._defined(namespace)
+        if not finished:
+            repeated = self._definitions.repeated.intersection(defined)
+            absent.update(dict.fromkeys(sorted(repeated), "the cell defines it again, and was stopped"))
+            defined = [name for name in defined if name not in repeated]
         if not (trained or changed or values or absent or of_keras or deleted or defined or self._final_states):
             return None
         index: dict[str, Any] = {
@@ -233,6 +239,8 @@ def size(value: Any, depth: int = 3) -> int:
         return int(value.memory_usage(index=True).sum())
     if isinstance(value, (str, bytes, bytearray)):
         return len(value)
+    if depth and parts.is_plain_class(type(value)):
+        return sum(size(content, depth - 1) for content in parts.attributes(value).values())
     if depth and isinstance(value, dict):
         return sum(size(content, depth - 1) for content in value.values())
     if depth and isinstance(value, (list, tuple, set, frozenset)):

@@ -18,6 +18,8 @@ _PLAIN_TYPES = frozenset(_PLAIN)
 _LEARNING = frozenset((("keras", "Callback"), ("tf_keras", "Callback"), ("sklearn", "BaseEstimator")))
 #: Of a callback: what its fit sets.
 _OF_FIT = frozenset(("_model", "model", "_params", "params", "monitor_op"))
+#: Of classes that add no state to the instances of a cell's class.
+_MODULES_WITHOUT_STATE = frozenset(("__main__", "abc", "typing"))
 _CODE = (type, types.ModuleType, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 
@@ -77,6 +79,15 @@ def is_instance(value: Any) -> bool:
     if isinstance(value, (type, dict, list)) or has_state(value):
         return False
     return type(value).__module__ == "__main__" or not _LEARNING.isdisjoint(classes(value))
+
+
+def is_plain_class(value: Any) -> bool:
+    """Whether it is a class of the notebook or the cell whose instances consist of their attributes."""
+    if not isinstance(value, type):
+        return False
+    return value.__module__ == "__main__" and all(
+        cls.__module__ in _MODULES_WITHOUT_STATE for cls in value.__mro__[:-1]
+    )
 
 
 def attributes(instance: Any) -> dict[str, Any]:

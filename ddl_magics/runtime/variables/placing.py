@@ -18,7 +18,7 @@ from typing import Any, Callable, Collection, Dict, Iterator, Mapping, MutableMa
 from .. import random_streams
 from ..keras_types import Model
 from . import cell_names, compiled_metrics, generators, keras_attributes, keras_state, parts, refilling, trained
-from .decoding import Attributes, Damaged, Decoder, Missing, loaded_array
+from .decoding import Attributes, Damaged, Decoder, KerasState, Missing, loaded_array
 from .definitions import CellDefinitions, Definition
 from .left import FILE, INDEX, MAX_BYTES, is_compared, is_object, print_of
 
@@ -157,7 +157,7 @@ class _Placing:
         self._archive, self._mentioned = archive, mentioned
         self._models: dict[int, Model] = {}
         self._index = _checked(archive)
-        self._decoder = Decoder(self._index["objects"], self._array, bindings.object, self._model)
+        self._decoder = Decoder(self._index["objects"], self._array, bindings.object, self._model, self._class)
         self._answer = Placed()
 
     def answer(self) -> Placed:
@@ -193,35 +193,56 @@ class _Placing:
 
     def _place_all(self) -> None:
         index, bindings = self._index, self._bindings
-        decoded = {name: self._decoder.content(content) for name, content in index["changed"].items()}
-        states = {name: decoded.pop(name) for name, content in index["changed"].items() if "keras" in content}
         models = {name: _number_of_model(encoded) for name, encoded in index["values"].items()}
-        values = {}
-        for name, encoded in index["values"].items():
-            if name in bindings.assigned and models[name] is None:
-                try:
-                    values[name] = self._decoder.decode(encoded)
-                except Missing as error:
-                    self._answer.absent[name] = str(error)
-        targets = {
-            name: bindings.unchanged(name, self._namespace) for name in {**decoded, **states, **index["trained"]}
+        assigned = [name for name in index["values"] if name in bindings.assigned and models[name] is None]
+        values = {name: index["values"][name] for name in assigned}
+        late = {
+            name for name, encoded in {**values, **index["changed"]}.items() if self._decoder.needs_classes(encoded)
         }
-        later = {name: bindings.attributes_changed_since(name) for name in states}
+        decoded = self._decoded(index["changed"], values, lambda name: name not in late)
+        targets = {name: bindings.unchanged(name, self._namespace) for name in {**index["changed"], **index["trained"]}}
+        later = {name: bindings.attributes_changed_since(name) for name in index["changed"]}
         for name, model in index["trained"].items():
             self._restore(name, model, targets[name])
-        for name, state in states.items():
-            self._apply(name, state, targets[name], later[name])
-        for name, content in decoded.items():
-            self._change(name, content, targets[name])
-        for name, value in values.items():
-            self._set(name, value)
+        self._place_decoded(*decoded, targets, later)
         for name in index["deleted"]:
             if name in bindings.assigned and name in self._namespace and bindings.is_current(name, self._namespace):
                 del self._namespace[name]
         self._place_definitions(index["defined"])
+        self._place_decoded(*self._decoded(index["changed"], values, late.__contains__), targets, later)
         self._place_models({name: number for name, number in models.items() if number is not None})
         stale = {name: reason for name, reason in index["of_keras"].items() if name in self._namespace}
         self._answer.absent.update({**index["absent"], **stale})
+
+    def _decoded(
+        self, changed: Mapping[str, Any], values: Mapping[str, Any], selects: Callable[[str], bool]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The selected ones."""
+        decoded: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+        decode = (self._decoder.content, self._decoder.decode)
+        for number, encoded in enumerate((changed, values)):
+            for name in filter(selects, encoded):
+                try:
+                    decoded[number][name] = decode[number](encoded[name])
+                except Missing as error:
+                    self._answer.absent[name] = str(error)
+        return decoded
+
+    def _place_decoded(
+        self,
+        changed: Mapping[str, Any],
+        values: Mapping[str, Any],
+        targets: Mapping[str, Any],
+        later: Mapping[str, Collection[keras_attributes.Address]],
+    ) -> None:
+        """targets: the objects that have changed in the run. later: attributes that later cells have changed."""
+        for name, content in sorted(changed.items(), key=lambda pair: not isinstance(pair[1], KerasState)):
+            if isinstance(content, KerasState):
+                self._apply(name, content, targets[name], later[name])
+            else:
+                self._change(name, content, targets[name])
+        for name, value in values.items():
+            self._set(name, value)
 
     def _place_definitions(self, names: Collection[str]) -> None:
         """names: that the cell has left. After its variables, which they may read, and before its models, which may be
@@ -289,7 +310,7 @@ class _Placing:
         """Those of runs that began after this one."""
         return (bindings for bindings in _awaited.values() if bindings.order > self._bindings.order)
 
-    def _apply(self, name: str, state: Any, target: Any, later: Collection[keras_attributes.Address]) -> None:
+    def _apply(self, name: str, new: KerasState, target: Any, later: Collection[keras_attributes.Address]) -> None:
         """Give an object of Keras its new state. later: attributes that later cells have changed."""
         if target is None:
             if name not in self._answer.kept:
@@ -300,8 +321,8 @@ class _Placing:
             return keras_state.variables(self._bindings.object(text))[index]
 
         try:
-            keras_state.apply(target, state, self._array, variable_at)
-            self._apply_attributes(name, state, keras_state.owners(target), later)
+            keras_state.apply(target, new.state, self._array, variable_at)
+            self._apply_attributes(name, new, keras_state.owners(target), later)
         except (trained.CannotRestore, Missing) as error:
             self._answer.absent[name] = str(error)
             return
@@ -311,14 +332,14 @@ class _Placing:
             self._answer.placed.append(name)
 
     def _apply_attributes(
-        self, name: str, state: Any, owners: Sequence[Any], later: Collection[keras_attributes.Address]
+        self, name: str, new: KerasState, owners: Sequence[Any], later: Collection[keras_attributes.Address]
     ) -> None:
-        for index, attribute, content in state["attributes"]:
+        for (index, attribute), content in new.attributes.items():
             if (index, attribute) in later:
                 self._answer.kept.append(keras_attributes.text(name, owners, (index, attribute)))
             else:
                 keras_attributes.set_value(owners[index], attribute, content)
-        for index, attribute in state["deleted"]:
+        for index, attribute in new.deleted:
             if (index, attribute) not in later:
                 keras_attributes.delete(owners[index], attribute)
 
@@ -373,6 +394,13 @@ class _Placing:
             self._answer.absent["%s.metrics" % name] = str(error)
         except (ValueError, TypeError, AttributeError) as error:
             raise Damaged(str(error)) from error
+
+    def _class(self, name: str) -> type:
+        """A class of the notebook, or of the cell, whose definition has been executed here."""
+        value = self._namespace.get(name)
+        if not parts.is_plain_class(value) or not self._bindings.is_current(name, self._namespace):
+            raise Missing("its class %s is not here" % name)
+        return cast(type, value)
 
     def _model(self, number: int) -> Model:
         if number not in self._models:

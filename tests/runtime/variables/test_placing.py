@@ -9,6 +9,7 @@ import json
 import os
 import pickle
 import random
+import subprocess
 import sys
 import types
 import zipfile
@@ -37,7 +38,7 @@ class Notebook:
         folder.mkdir()
         captured = names.captured(source, self.variables)
         placing.awaiting(run, source, captured, self.variables)
-        there = pickle.loads(pickle.dumps(captured))
+        there = {"__name__": "__main__", **pickle.loads(pickle.dumps(captured))}
         left = CellVariables(source, set(there), there)
 
         def end(change=lambda packed: packed):
@@ -306,8 +307,62 @@ def test_the_same_cell_defines_its_functions_again(notebook):
     assert first() == 3 and notebook.variables["f"]() == -3
 
 
-def test_an_unfinished_cell_defines_nothing(notebook):
-    assert notebook.run("def f(): pass\nraise KeyboardInterrupt") == placing.Placed()
+def test_a_stopped_cell_has_defined_what_it_has_come_to(notebook):
+    source = (
+        "def f(): return n\nimport zipfile\ndef g(): return 1\nraise KeyboardInterrupt\ndef g(): pass\ndef h(): pass"
+    )
+    placed = notebook.run(source)
+    assert (placed.placed, placed.absent) == (["f", "zipfile"], {"g": "the cell defines it again, and was stopped"})
+    assert notebook.variables["f"]() == 1 and not {"g", "h"} & notebook.variables.keys()
+
+
+BOXES = """
+from dataclasses import dataclass
+class Box:
+    def __init__(self, size): self.size, self.inner = size, None
+    def volume(self): return self.size ** SIZE
+@dataclass
+class Pair:
+    first: Box
+    second: Box
+SIZE = 3
+box = Box(2)
+box.inner = box
+pair = Pair(box, Box(n))
+results.append(box)
+own = Own()
+own.value = [box]
+broken = Box(open)
+"""
+
+
+class Own:
+    __module__ = "__main__"
+    __slots__ = ("value",)
+
+
+def test_instances_of_the_cells_classes_and_of_the_notebooks(notebook, monkeypatch):
+    monkeypatch.setattr(sys.modules["__main__"], "Own", Own, raising=False)
+    notebook.variables.update(Own=Own, __name__="__main__")
+    placed = notebook.run(BOXES)
+    variables = notebook.variables
+    box, pair, own = variables["box"], variables["pair"], variables["own"]
+    assert placed.absent == {"broken": "a builtin_function_or_method"} and not placed.kept
+    assert box.volume() == 8 and box.inner is box and type(box) is variables["Box"]
+    assert type(pair) is variables["Pair"] and pair.first is box and pair.second.size == 1
+    assert type(own) is Own and own.value == [box] and variables["results"] == [box]
+
+
+def test_no_instance_of_a_class_that_is_none_of_the_notebooks(notebook):
+    """Whatever a cluster sends, and where a later cell has replaced the class."""
+    notebook.variables["__name__"] = "__main__"
+    instance = [{"instance": ["Popen", [["args", "ls"]]]}]
+    notebook.variables["Popen"] = subprocess.Popen
+    placed = notebook.start("h = 1")(edited(values={"h": {"object": 0}}, objects=instance))
+    assert placed.absent == {"h": "its class Popen is not here"} and "h" not in notebook.variables
+    end = notebook.start("class Box: pass\nbox = Box()")
+    notebook.variables["Box"] = Own
+    assert end().absent == {"box": "its class Box is not here"}
 
 
 def test_keras_is_imported_when_a_cell_mentions_what_needs_it(notebook, monkeypatch):
