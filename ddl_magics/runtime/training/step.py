@@ -16,6 +16,7 @@ from ..trial import cell_code, inlined_functions, recorded_assignments
 from ..trial.python_state import PythonState
 from .job_gradients import DeferredUpdate
 from .model_trials import ModelTrials
+from .python_of_worker import PythonOfWorker
 from .step_losses import loss_metrics_by_rows, overrides_loss, whole_compute_loss
 from .step_states import ModelStep, StepStates
 
@@ -49,7 +50,7 @@ class StepHook:
         of_keras = access.trainer.train_step, access.trainer.test_step
         replaces_step = getattr(self._step, "__func__", None) not in of_keras
         self._is_of_cell = replaces_step or overrides_loss(access, model) or cell_code.keeps_metrics(model)
-        self._states = StepStates(step)
+        self._states, self._python = StepStates(step), PythonOfWorker(step)
         self._trials = ModelTrials(step, self._is_of_cell, replaces_step)
 
     def __call__(self, data: Any) -> Any:
@@ -99,7 +100,7 @@ class StepHook:
                         context.whole_metrics.take(metric)
                 # Compute: forward pass, backward pass, and the update (job_gradients.py).
                 with recorded_assignments(lambda: not self._gradients.applying) as assigned:
-                    logs = self._run(batch)
+                    logs = self._python.watched(self._run, batch)
                 # Report variables that each rank sets from its own rows.
                 self._states.report(assigned, batch)
         # Undo the step on a rank without rows.

@@ -163,7 +163,7 @@ class _Run:
         self.gathering, self.gathers = SimulatedGather(), False
         self.from_rows: set[str] = set()  # what an eager step sets in Python from its rows
         self._changes: dict[PythonState, Changes] = {}
-        self._apart = PythonState(_losses_and_metrics(model)) if tf.executing_eagerly() else None
+        self._apart = PythonState(losses_and_metrics(model)) if tf.executing_eagerly() else None
         self.judge = functools.partial(row_trial.judge, precision=_precision(model))
 
     @contextlib.contextmanager
@@ -467,7 +467,7 @@ def _leaves(batch: Batch, flat: list[Any], shapes: Sequence[Sequence[int | None]
         raise _WithoutRows(str(error)) from None
 
 
-def _losses_and_metrics(model: Model) -> list[Any]:
+def losses_and_metrics(model: Model) -> list[Any]:
     """What a model was compiled with, and its other metrics: their state in Python is tried with themselves."""
     # Keras 3's `compiled_loss` is a method, through which all of the model would be reached.
     compiled_losses = [vars(model).get(name) for name in ("_compile_loss", "compiled_loss")]

@@ -41,9 +41,9 @@ class Attributes:
 
 
 class KerasState:
-    """Of an object of Keras. state: for `keras_state.apply`. attributes: {(index of the owner, name): value}."""
+    """Of an object of Keras. state: for `keras_state.apply`. attributes: {(key of the owner, name): value}."""
 
-    def __init__(self, state: Any, attributes: dict[tuple[int, str], Any], deleted: Sequence[tuple[int, str]]) -> None:
+    def __init__(self, state: Any, attributes: dict[tuple[str, str], Any], deleted: Sequence[tuple[str, str]]) -> None:
         self.state, self.attributes, self.deleted = state, attributes, deleted
 
 
@@ -173,8 +173,8 @@ class Decoder:
             return Attributes(values, [_text(name) for name in _list(deleted)])
         if kind == "keras":
             attributes = [_list(attribute) for attribute in _list(content["attributes"])]
-            values = {(_number(index), _text(name)): self._value(value, depth + 1) for index, name, value in attributes}
-            deleted = [(_number(index), _text(name)) for index, name in map(_list, _list(content["deleted"]))]
+            values = {(_text(key), _text(name)): self._value(value, depth + 1) for key, name, value in attributes}
+            deleted = [(_text(key), _text(name)) for key, name in map(_list, _list(content["deleted"]))]
             return KerasState(content, values, deleted)
         if kind == "random":
             return generators.State(self._value(content, depth + 1))

@@ -30,7 +30,7 @@ name had when the run began.
 
     what has changed   content, beside that of an object
     attributes         [[[name, value], ...], [name, ...]]: set and deleted, of an object of the notebook's classes
-    keras              keras_state.py; its attributes are [[index of the owner, name, value], ...]
+    keras              keras_state.py; its attributes are [[key of the owner, name, value], ...]
     random             value: generators.py
 """
 

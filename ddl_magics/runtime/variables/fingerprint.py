@@ -60,4 +60,12 @@ def _of_array(array: Any, every_element: bool) -> Any:
         sample = array
     else:
         sample = array.ravel()[:: max(1, array.size // SAMPLED)] if array.flags.c_contiguous else array.flat[:SAMPLED]
-    return (array.shape, str(array.dtype), hash(sample.tobytes()))
+    return (array.shape, array.dtype, _hash(sample))
+
+
+def _hash(array: Any) -> int:
+    """Of its bytes, without a copy where they lie one after another."""
+    try:
+        return hash(memoryview(array).cast("B").toreadonly())
+    except (TypeError, ValueError):  # of other strides, of times, of no elements
+        return hash(array.tobytes())

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import Any, Dict, Iterator, Sequence, Tuple
+from typing import Any, Dict, Iterator, Mapping, Sequence, Tuple
 
 from . import fingerprint, refilling
 
-#: Of an attribute: the index of its owner, and its name.
-Address = Tuple[int, str]
+#: Of an attribute: the key of its owner, and its name.
+Address = Tuple[str, str]
+#: {key: object}: "" is the object of the notebook itself, a layer in it has its name.
+Owners = Mapping[str, Any]
 Prints = Dict[Address, Any]
 
 #: Of layers and models: what a build or `compile` sets.
-_OF_BUILD = frozenset(("built", "input_spec", "inputs", "outputs", "input_names", "output_names", "bin_boundaries"))
+_OF_BUILD = frozenset(
+    ("built", "input_spec", "inputs", "outputs", "input_names", "output_names", "bin_boundaries", "idf_weights_const")
+)
 _OF_COMPILE = frozenset(
     ("compiled", "compiled_loss", "compiled_metrics", "loss", "loss_weights", "optimizer", "run_eagerly", "jit_compile")
 ).union(("steps_per_execution", "predict_function", "test_function", "train_function", "train_tf_function"))
@@ -27,24 +31,38 @@ _PACKAGES = frozenset(("keras", "tensorflow", "tf_keras"))
 _CODE = (type, types.FunctionType, types.BuiltinFunctionType)
 
 
-def values(owners: Sequence[Any]) -> dict[Address, Any]:
+def owners_of(value: Any, layers: Sequence[Any]) -> Owners:
+    """By keys that stay where a build adds layers. layers: of a model, itself first."""
+    owners = {"": value}
+    for layer in layers[1:]:
+        key, number = str(layer.name), 1
+        while key in owners:
+            number += 1
+            key = "%s, %d" % (layer.name, number)
+        owners[key] = layer
+    return owners
+
+
+def values(owners: Owners) -> dict[Address, Any]:
     """The attributes of the objects that a cell may have set."""
     return {
-        (index, name): content
-        for index, owner in enumerate(owners)
+        (key, name): content
+        for key, owner in owners.items()
         for name, content in getattr(owner, "__dict__", {}).items()
         if is_settable(owner, name) and _is_kept_in_python(content)
     }
 
 
-def prints(owners: Sequence[Any]) -> Prints:
+def prints(owners: Owners) -> Prints:
     """A fingerprint of each."""
     return {address: fingerprint.of(content) for address, content in values(owners).items()}
 
 
 def changed(before: Prints, after: Prints) -> list[Address]:
-    """The attributes that are others now, or gone."""
-    return sorted(address for address in {**before, **after} if before.get(address, ...) != after.get(address, ...))
+    """The attributes that are others now, or gone; none of a layer that was not there before."""
+    keys = {key for key, _ in before} | {""}
+    different = (address for address in {**before, **after} if before.get(address, ...) != after.get(address, ...))
+    return sorted(address for address in different if address[0] in keys)
 
 
 def is_settable(owner: Any, name: str) -> bool:
@@ -84,12 +102,10 @@ def _is_kept_in_python(content: Any) -> bool:
     return hasattr(kind, "get_config") and not hasattr(content, "variables")  # such as a regularizer
 
 
-def text(of_object: str, owners: Sequence[Any], address: Address) -> str:
+def text(of_object: str, address: Address) -> str:
     """What a cell calls the attribute."""
-    index, name = address
-    if index == 0:
-        return "%s.%s" % (of_object, name)
-    return "%s.%s within %s" % (getattr(owners[index], "name", index), name, of_object)
+    key, name = address
+    return "%s.%s" % (of_object, name) if not key else "%s.%s within %s" % (key, name, of_object)
 
 
 def set_value(owner: Any, name: str, content: Any) -> None:

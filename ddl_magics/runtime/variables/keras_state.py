@@ -51,9 +51,20 @@ def variables(value: Any) -> list[Variable]:
         if not any(is_a(value, name) for name in ("Optimizer", "BaseOptimizer", "Metric")):
             return [value]
         listed = value.variables
-        return list(listed() if callable(listed) else listed)  # a method of optimizers of Keras 2
+        return [*(listed() if callable(listed) else listed), *_rate(value)]  # a method of optimizers of Keras 2
     metrics = {id(variable) for metric in getattr(value, "metrics", ()) for variable in metric.variables}
-    return [variable for variable in value.variables if id(variable) not in metrics]
+    try:
+        listed = value.variables
+    except ValueError:  # of a model of Keras 2 that is not built
+        return []
+    return [variable for variable in listed if id(variable) not in metrics and hasattr(variable, "shape")]
+
+
+def _rate(value: Any) -> list[Variable]:
+    """The learning rate of an optimizer of Keras 2, which is none of its listed variables."""
+    rate = getattr(value, "_learning_rate", None)
+    is_of_keras2 = is_a(value, "Optimizer") and not is_a(value, "BaseOptimizer")
+    return [rate] if is_of_keras2 and hasattr(rate, "assign") else []
 
 
 class Print(NamedTuple):
@@ -71,18 +82,18 @@ def print_of(value: Any) -> Print:
     return Print(arrays, tables, _trainable(value), keras_attributes.prints(owners(value)))
 
 
-def owners(value: Any) -> Sequence[Any]:
+def owners(value: Any) -> keras_attributes.Owners:
     """Whose attributes are compared: a layer or model and all layers in it; an optimizer, a metric."""
-    names = ("Optimizer", "BaseOptimizer", "Metric")
-    return layers(value) or [value for name in names if is_a(value, name)][:1]
+    names = ("Layer", "Optimizer", "BaseOptimizer", "Metric")
+    return keras_attributes.owners_of(value, layers(value)) if any(is_a(value, name) for name in names) else {}
 
 
 def array_of(variable: Variable) -> Any:
     """Its value without a copy, which would take seconds for a large one."""
     import numpy as np
 
-    resource = getattr(variable, "value", variable)
-    tensor = getattr(resource() if callable(resource) else resource, "read_value", lambda: variable)()
+    resource = getattr(variable, "_value", variable)  # Keras 3 has a variable of TensorFlow
+    tensor = resource.value() if callable(getattr(resource, "value", None)) else variable
     view = getattr(tensor, "_numpy", None)
     return np.asarray(view() if view is not None else variable)
 
@@ -122,7 +133,9 @@ def _plain(token: Any) -> Any:
 def restored_with(models: Iterable[Model]) -> frozenset[int]:
     """The ids of variables that come with trained models."""
     objects = [(model, getattr(model, "optimizer", None), *getattr(model, "metrics", ())) for model in models]
-    return frozenset(id(variable) for group in objects for value in group if value for variable in variables(value))
+    values = [value for group in objects for value in group if value]
+    rates = [id(rate) for value in values for rate in _rate(value)]
+    return frozenset(id(variable) for value in values for variable in variables(value)).difference(rates)
 
 
 def comes_with(restored: Collection[int], value: Any, before: Any, after: Any) -> bool:

@@ -183,14 +183,16 @@ class CellVariables:
         is_apart = before.arrays == after.arrays or any(value is model for model in models)
         encode = functools.partial(keras_state.encoded, array=encoder.array, addresses=addresses, is_trained=is_apart)
         state = budget.fitting(value, encode, is_apart)
-        state.update(attributes=[], deleted=sorted(before.attributes.keys() - after.attributes.keys()))
-        owners = keras_state.owners(value)
-        for (index, name), content in keras_attributes.values(owners).items():
-            if before.attributes.get((index, name), ...) != after.attributes[index, name]:
-                try:
-                    state["attributes"].append([index, name, budget.fitting(content, encoder.encode)])
-                except CannotTravel as error:
-                    absent[keras_attributes.text(text, owners, (index, name))] = str(error)
+        state.update(attributes=[], deleted=[])
+        values = keras_attributes.values(keras_state.owners(value))
+        for address in keras_attributes.changed(before.attributes, after.attributes):
+            if address not in values:
+                state["deleted"].append(address)
+                continue
+            try:
+                state["attributes"].append([*address, budget.fitting(values[address], encoder.encode)])
+            except CannotTravel as error:
+                absent[keras_attributes.text(text, address)] = str(error)
         return {"keras": state}
 
 

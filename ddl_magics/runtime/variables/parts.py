@@ -64,12 +64,14 @@ def _contents(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _state_beside_layers(layer: Any) -> Iterator[tuple[str, Any]]:
-    """The optimizer of a model; optimizers, metrics and objects of the notebook's classes that are attributes."""
+    """The optimizer of a model; objects of the notebook's classes, and optimizers and metrics of a cell's layer or model,
+    that are attributes."""
+    of_cell = type(layer).__module__ == "__main__"
     own = {**vars(layer), "optimizer": getattr(layer, "optimizer", None)}
     for name, value in sorted(own.items()):
         if name.startswith("_") or name == "history" or is_a(value, "Layer"):
             continue
-        if has_state(value) or is_instance(value):
+        if is_instance(value) or (has_state(value) and (of_cell or name == "optimizer")):
             yield name, value
 
 

@@ -332,16 +332,19 @@ class _Placing:
             self._answer.placed.append(name)
 
     def _apply_attributes(
-        self, name: str, new: KerasState, owners: Sequence[Any], later: Collection[keras_attributes.Address]
+        self, name: str, new: KerasState, owners: keras_attributes.Owners, later: Collection[keras_attributes.Address]
     ) -> None:
-        for (index, attribute), content in new.attributes.items():
-            if (index, attribute) in later:
-                self._answer.kept.append(keras_attributes.text(name, owners, (index, attribute)))
+        for address in (*new.attributes, *new.deleted):
+            key, attribute = address
+            text = keras_attributes.text(name, address)
+            if key not in owners:
+                self._answer.absent[text] = "there is no such layer here"
+            elif address in later:
+                self._answer.kept.append(text)
+            elif address in new.attributes:
+                keras_attributes.set_value(owners[key], attribute, new.attributes[address])
             else:
-                keras_attributes.set_value(owners[index], attribute, content)
-        for index, attribute in new.deleted:
-            if (index, attribute) not in later:
-                keras_attributes.delete(owners[index], attribute)
+                keras_attributes.delete(owners[key], attribute)
 
     def _change(self, name: str, content: Any, target: Any) -> None:
         """Give an object of the notebook its new content."""

@@ -10,9 +10,9 @@ import sys
 import tempfile
 import zipfile
 from types import ModuleType
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
-from ..keras_types import Model, Optimizer, inner_optimizer
+from ..keras_types import Model, Optimizer, Variable, inner_optimizer
 from ..lambda_layers import functions_in
 
 #: The first Keras without a published way around its safe mode: docs/security.md. An older one loads nothing unasked.
@@ -58,9 +58,9 @@ def restore(model: Model, weights_path: str, model_path: str | None, custom_obje
         weights = [arrays["arr_%d" % number] for number in range(len(arrays.files))]
     config = _config(model_path)
     shapes = [tuple(array.shape) for array in weights]
-    if not model.weights and config.get("build_config"):
+    if not _weights(model) and config.get("build_config"):
         model.build_from_config(config["build_config"])
-    if [tuple(variable.shape) for variable in model.weights] != shapes:
+    if [tuple(variable.shape) for variable in _weights(model)] != shapes:
         raise CannotRestore("its weights have other shapes here")
     model.set_weights(weights)
     if model_path is None:
@@ -71,6 +71,13 @@ def restore(model: Model, weights_path: str, model_path: str | None, custom_obje
         _restore_optimizer(model, model_path, config.get("compile_config"), custom_objects)
     except Exception as error:  # of Keras and of the notebook's own classes, of many kinds
         raise CannotRestore("its weights have come, its optimizer has not (%s)" % _first_line(error)) from error
+
+
+def _weights(model: Model) -> Sequence[Variable]:
+    try:
+        return list(model.weights)
+    except ValueError:  # of a model of Keras 2 that is not built
+        return []
 
 
 def _restore_optimizer(model: Model, path: str, compiled: Any, custom_objects: Mapping[str, Any]) -> None:

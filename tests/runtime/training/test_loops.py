@@ -1,5 +1,7 @@
 """Loops that a cell writes itself: what is reported of them, and refused; what they learn is in tests/equality."""
 
+import json
+
 import numpy as np
 import pytest
 from support import launch
@@ -165,8 +167,42 @@ def test_one_worker_has_the_whole_batch(rank_pool):
     assert [sum(event[name] for event in ended.of_kind("steps")) for name in ("count", "rows")] == [5, 226]
 
 
-def test_workers_of_a_parameter_server_are_told_that_a_loop_is_not_distributed(rank_pool):
-    ended = launch.finished(rank_pool(2), ALONE, strategy="ps")
+LISTING = """
+import keras
+
+class Listing(keras.Model):
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.rows_seen = []
+
+    def train_step(self, data):
+        self.rows_seen.append(len(data[0]))
+        return super().train_step(data)
+
+inputs = keras.Input((8,))
+listing = Listing(inputs, keras.layers.Dense(2)(inputs))
+listing.compile("sgd", "mse", metrics=["mae"], run_eagerly=True)
+"""
+FIT_OF_LISTING = """
+listing.fit(x, keras.ops.one_hot(y, 2), batch_size=13, epochs=2, verbose=0)
+weight_sum = float(sum(weights.sum() for weights in listing.get_weights()))
+scores = {name: float(value) for name, value in listing.get_metrics_result().items()}
+"""
+
+
+def test_with_a_parameter_server_loops_and_lists_of_a_worker_are_told_and_variables_come(rank_pool):
+    variables = {"__name__": "__main__"}
+    exec(LISTING, variables)
+    listing, rows_seen = variables["listing"], variables["listing"].rows_seen
+    ended = launch.finished(rank_pool(2), test_training.HEAD + FIT_OF_LISTING + ALONE, variables, strategy="ps")
     assert "needs --strategy allreduce; with --strategy ps, use model.fit" in ended.result[1]
     notices = [event["message"] for event in ended.of_kind("notice")]
     assert any("train_on_batch is not distributed with --strategy ps" in message for message in notices)
+    named = "train_step of the model 'Listing' sets 'rows_seen' in Python, and each of the 2 workers for batches of its"
+    assert [named in message for message in notices].count(True) == 1
+    reply = launch.load_driver().place(json.dumps({"run": ended.run, "folder": None, "mentioned": None}), variables)
+    assert "listing" in json.loads(reply)["placed"] and not json.loads(reply)["kept"]
+    assert variables["listing"] is listing and listing.rows_seen is rows_seen and len(rows_seen) == 10
+    assert sum(weights.sum() for weights in listing.get_weights()) == pytest.approx(variables["weight_sum"])
+    scores = {name: float(value) for name, value in listing.get_metrics_result().items()}
+    assert scores == pytest.approx(variables["scores"])
