@@ -173,9 +173,9 @@ class Decoder:
             return Attributes(values, [_text(name) for name in _list(deleted)])
         if kind == "keras":
             attributes = [_list(attribute) for attribute in _list(content["attributes"])]
-            values = {(_text(key), _text(name)): self._value(value, depth + 1) for key, name, value in attributes}
+            set_now = {(_text(key), _text(name)): self._value(value, depth + 1) for key, name, value in attributes}
             deleted = [(_text(key), _text(name)) for key, name in map(_list, _list(content["deleted"]))]
-            return KerasState(content, values, deleted)
+            return KerasState(content, set_now, deleted)
         if kind == "random":
             return generators.State(self._value(content, depth + 1))
         if kind in ("frame", "series", "index"):

@@ -6,6 +6,7 @@ It is JSON and arrays: what `Encoder` makes, and `apply` gives to the object of 
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence, Tuple
 
 from ..keras_types import Layer, Model, Variable
@@ -51,7 +52,7 @@ def variables(value: Any) -> list[Variable]:
         if not any(is_a(value, name) for name in ("Optimizer", "BaseOptimizer", "Metric")):
             return [value]
         listed = value.variables
-        return [*(listed() if callable(listed) else listed), *_rate(value)]  # a method of optimizers of Keras 2
+        return [*_rate(value), *(listed() if callable(listed) else listed)]  # a method of optimizers of Keras 2
     metrics = {id(variable) for metric in getattr(value, "metrics", ()) for variable in metric.variables}
     try:
         listed = value.variables
@@ -92,7 +93,7 @@ def array_of(variable: Variable) -> Any:
     """Its value without a copy, which would take seconds for a large one."""
     import numpy as np
 
-    resource = getattr(variable, "_value", variable)  # Keras 3 has a variable of TensorFlow
+    resource: Any = getattr(variable, "_value", variable)  # Keras 3 has a variable of TensorFlow
     tensor = resource.value() if callable(getattr(resource, "value", None)) else variable
     view = getattr(tensor, "_numpy", None)
     return np.asarray(view() if view is not None else variable)
@@ -142,8 +143,12 @@ def comes_with(restored: Collection[int], value: Any, before: Any, after: Any) -
     """Whether what has changed of the object comes with a trained model. before, after: of `print_of`."""
     if not isinstance(after, Print) or before[1:] != after[1:]:
         return False
-    weights = [variable for variable in variables(value) if not _is_of_seeds(variable)]
-    return all(id(variable) in restored for variable in weights) and len(weights) == len(variables(value))
+    pairs = itertools.zip_longest(before.arrays, after.arrays)
+    weights = [(variable, pair) for variable, pair in zip(variables(value), pairs) if not _is_of_seeds(variable)]
+    come = all(
+        id(variable) in restored or print_before == print_after for variable, (print_before, print_after) in weights
+    )
+    return come and len(weights) == len(variables(value))
 
 
 def _is_of_seeds(variable: Variable) -> bool:

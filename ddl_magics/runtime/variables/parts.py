@@ -64,8 +64,8 @@ def _contents(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _state_beside_layers(layer: Any) -> Iterator[tuple[str, Any]]:
-    """The optimizer of a model; objects of the notebook's classes, and optimizers and metrics of a cell's layer or model,
-    that are attributes."""
+    """Attributes: the optimizer of a model, objects of the notebook's classes; of a cell's layer or model also other
+    optimizers, and metrics."""
     of_cell = type(layer).__module__ == "__main__"
     own = {**vars(layer), "optimizer": getattr(layer, "optimizer", None)}
     for name, value in sorted(own.items()):
