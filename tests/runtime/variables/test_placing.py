@@ -21,7 +21,7 @@ import pytest
 from sklearn.preprocessing import StandardScaler
 
 from ddl_magics.runtime.cell import names
-from ddl_magics.runtime.variables import placing
+from ddl_magics.runtime.variables import keras_attributes, placing
 from ddl_magics.runtime.variables.left import FILE, INDEX, MAX_BYTES, CellVariables
 
 
@@ -164,6 +164,22 @@ def test_a_later_cells_attribute_wins(objects, later):
     exec(later, objects.variables)
     value = counter.value
     assert "counter" in end().kept and counter.value == value
+
+
+def test_an_attribute_that_a_later_cell_sets_in_an_object_of_keras_wins(notebook):
+    notebook.variables["metric"] = metric = keras.metrics.Mean()
+    end = notebook.start("metric.threshold, metric.tags = 1, [2]; metric.update_state(3.0)")
+    metric.threshold = 5
+    placed = end()
+    assert (placed.placed, placed.kept, placed.absent) == (["metric"], ["metric.threshold"], {})
+    assert (metric.threshold, metric.tags, float(metric.result())) == (5, [2], 3.0)
+
+
+@pytest.mark.parametrize("name", ["call", "__class__", "built", "_trainable", "_losses"])
+def test_keras_own_attributes_and_methods_are_not_set(name):
+    layer = keras.layers.Dense(2)
+    with pytest.raises(ValueError, match="no attribute of a cell"):
+        keras_attributes.set_value(layer, name, 1)
 
 
 def test_a_table_gets_its_new_column(notebook):
