@@ -6,6 +6,7 @@ Python's `random`, NumPy's global functions, TensorFlow and Keras have a stream 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import random
 import sys
@@ -13,6 +14,7 @@ from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Named
 
 from .mersenne_twister import SeedSearch
 
+#: Those whose streams come back to the session; that of Keras 2 does not.
 LIBRARIES = ("Python", "NumPy", "TensorFlow", "Keras")
 #: NumPy's generator of its global functions.
 _NUMPYS = "MT19937"
@@ -27,13 +29,15 @@ class Streams(NamedTuple):
         python: of `random.getstate`.
         numpy: of `numpy.random.get_state`.
         tensorflow: (seed, state of the generator of operations' seeds).
-        keras: (seed, state of Keras' own generator or None).
+        keras: (seed, state of Keras' own generator or None), of Keras 3.
+        keras2: (package, state of its generator of seeds or None), of Keras 2.
     """
 
     python: Any
     numpy: Any
     tensorflow: Any
     keras: Any
+    keras2: Any = None
 
     @property
     def digest(self) -> str:
@@ -54,6 +58,8 @@ def seeded() -> Streams | None:
         streams = streams._replace(numpy=None)
     if streams.keras is not None and streams.keras[0] is None and streams.python is None:
         streams = streams._replace(keras=None)  # else Keras draws its seeds from Python's stream
+    if streams.keras2 is not None and streams.keras2[1] is None and streams.python is None:
+        streams = streams._replace(keras2=None)
     return None if all(state is None for state in streams) else streams
 
 
@@ -69,7 +75,7 @@ def current() -> Streams:
         state.get_global_attribute("global_random_seed"),
         _seed_of(state.get_global_attribute("global_seed_generator")),
     )
-    return Streams(random.getstate(), numpy and _of_numpy(numpy), tensorflow, keras)
+    return Streams(random.getstate(), numpy and _of_numpy(numpy), tensorflow, keras, _of_keras2())
 
 
 def _of_numpy(numpy: Any) -> Any:
@@ -78,6 +84,15 @@ def _of_numpy(numpy: Any) -> Any:
     if state["bit_generator"] != _NUMPYS:
         return None
     return [_NUMPYS, state["state"]["key"].tolist(), int(state["state"]["pos"]), state["has_gauss"], state["gauss"]]
+
+
+def _of_keras2() -> Any:
+    for package in ("tf_keras", "keras"):
+        generators = getattr(sys.modules.get(package + ".src.backend"), "_SEED_GENERATOR", None)
+        if generators is not None:
+            generator = getattr(generators, "generator", None)
+            return package, generator and generator.getstate()
+    return None
 
 
 def _numpy_is_seeded(state: Any) -> bool:
@@ -100,6 +115,8 @@ def continue_from(streams: Streams) -> None:
     for library, state in zip(LIBRARIES, streams):
         if state is not None:
             _SET[library](state)
+    if streams.keras2 is not None:
+        _set_keras2(streams.keras2)
 
 
 def _set_python(state: Any) -> None:
@@ -135,6 +152,17 @@ def _set_keras(state: Any) -> None:
         pythons = random.getstate()
         global_seed_generator().state.assign(generator)  # a new one, which draws its seed from Python's stream
         random.setstate(pythons)
+
+
+def _set_keras2(state: Any) -> None:
+    package, of_generator = state
+    backend: Any = importlib.import_module(package + ".src.backend")
+    generator = None
+    if of_generator is not None:
+        generator = random.Random()
+        generator.setstate(_of_python(of_generator))
+    if hasattr(backend, "_SEED_GENERATOR"):  # a worker may have another Keras
+        backend._SEED_GENERATOR.generator = generator
 
 
 def _of_python(state: Any) -> Any:

@@ -123,7 +123,7 @@ from ddl_magics.runtime.cell import process_settings
 assert process_settings.seed(1000) is None
 random.seed(3)
 streams = process_settings.of_process().streams
-assert streams.python == random.getstate() and streams[1:] == (None, None, (None, None)), streams  # Keras draws from it
+assert streams.python == random.getstate() and streams[1:] == (None, None, (None, None), None), streams
 random.seed()
 assert process_settings.seed(1000) is None and process_settings.floatx("x = 1") == "float32"
 assert process_settings.floatx("if x: keras.config.set_floatx('float64')") == "float64"

@@ -1,6 +1,8 @@
 """The session draws random numbers from where the cell has stopped, unless a later cell has drawn some."""
 
 import random
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -35,7 +37,9 @@ class Session:
         self.folder, self._runs = folder, 0
         # TensorFlow and Keras, where earlier tests have imported them
         current = random_streams.current
-        monkeypatch.setattr(random_streams, "current", lambda: current()._replace(tensorflow=None, keras=None))
+        monkeypatch.setattr(
+            random_streams, "current", lambda: current()._replace(tensorflow=None, keras=None, keras2=None)
+        )
         self.cell = lambda source: exec(source, {"random": random, "np": np})
 
     def start(self, source, continues=True):
@@ -108,20 +112,35 @@ def test_what_the_cell_seeds_is_seeded(session):
 def test_one_stream_may_be_seeded_alone(session, seed, library):
     session.cell(seed)
     seeded = random_streams.seeded()
-    assert [name for name, state in zip(random_streams.LIBRARIES, seeded, strict=True) if state] == [library]
+    assert [name for name, state in zip(random_streams.LIBRARIES, seeded, strict=False) if state] == [library]
     expected = plain(session, DRAW)[library == "NumPy"]
     session.cell(seed)
     assert random_streams.seeded().digest == seeded.digest
     _, words, *_ = random_streams.current()[library == "Python"]
     assert session.start(DRAW)() == placing.Placed()
     assert random_streams.seeded()[library == "NumPy"] == expected
-    assert random_streams.current()[library == "Python"][1] == words and random_streams.seeded().count(None) == 3
+    assert random_streams.current()[library == "Python"][1] == words and random_streams.seeded().count(None) == 4
 
 
 @pytest.mark.parametrize("seed", ["random.setstate(random.Random(3).getstate())", "np.random.set_state(legacy)"])
 def test_a_seeded_state_is_a_seed(session, seed):
     exec(seed, {"random": random, "np": np, "legacy": np.random.RandomState(3).get_state()})
-    assert random_streams.seeded().count(None) == 3
+    assert random_streams.seeded().count(None) == 4
+
+
+def test_keras_2_goes_on_where_the_session_is(process, monkeypatch):
+    generators = types.SimpleNamespace(generator=random.Random(3))
+    monkeypatch.setitem(sys.modules, "tf_keras.src.backend", types.SimpleNamespace(_SEED_GENERATOR=generators))
+    streams, expected = random_streams.seeded(), generators.generator.random()
+    generators.generator = random.Random(4)
+    random_streams.continue_from(streams)
+    assert generators.generator.random() == expected
+    generators.generator = None  # then it draws seeds from Python's stream
+    random.seed(1)
+    streams = random_streams.seeded()
+    generators.generator = random.Random(4)
+    random_streams.continue_from(streams)
+    assert generators.generator is None
 
 
 @pytest.mark.parametrize("continues", [True, False], ids=["nothing seeded", "--seed"])
