@@ -36,8 +36,8 @@ PERHAPS_THERE = {
 #: Processes of the runtime that must start fast and stay small: TensorFlow is the ranks' business.
 WITHOUT_TENSORFLOW = ("driver.api", "executor.supervisor", "executor.worker", "parameter_server.server")
 
-#: What the notebook's side may know of the runtime: what a run reports, what is read from it, what options take, and
-#: how messages word numbers.
+#: What the notebook's side may know of the runtime: what a run reports, what is read from it, what options take,
+#: how messages word numbers, and how a temporary folder is made that outlives no process.
 PURE = {
     "assert_never",
     "bounded_log",
@@ -45,6 +45,7 @@ PURE = {
     "histories",
     "lambda_layers",
     "run_spec",
+    "scratch",
     "schema_check",
     "strategies",
     "target",

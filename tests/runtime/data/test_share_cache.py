@@ -23,8 +23,8 @@ KEY, DIGEST = "a" * 64, "b" * 16
 UUID = "0b8a3c1e-7d65-4f2a-9c1b-0123456789ab"
 
 
-def of_host(folder, rank=0, key=KEY, most=None):
-    use = {"key": key, "digest": DIGEST, "folder": str(folder), "max_bytes": most, "data": "df", "feed": {"n": 1}}
+def of_host(folder, rank=0, key=KEY, most=None, digest=DIGEST):
+    use = {"key": key, "digest": digest, "folder": str(folder), "max_bytes": most, "data": "df", "feed": {"n": 1}}
     return ShareCache(use, rank, "float32", {})
 
 
@@ -59,6 +59,7 @@ def test_what_was_kept_is_taken(tmp_path):
     assert fetched(cache) == list(range(1000))
     assert fetched(of_host(tmp_path, rank=1)) is None
     assert fetched(of_host(tmp_path, key="c" * 64)) is None
+    assert fetched(of_host(tmp_path, digest="c" * 16)) is None, "the same rows in another order"
     assert cache.keep(share(tmp_path)) is None, "another run has it already"
     (host,) = [cache_folder.look({}, str(tmp_path), KEY)]
     assert (host[DIGEST]["ranks"], host[DIGEST]["feed"]) == ([0], {"n": 1})

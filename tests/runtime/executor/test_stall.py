@@ -76,6 +76,10 @@ def test_slow_steps_have_a_longer_bound():
     for step in range(1, 4):
         rank.live(9, pulse=STEP, step=step)
     assert rank.clock.bound == 180
+    rank.live(100, pulse=STEP, step=4)
+    for step in range(5, 8):
+        rank.live(9, pulse=STEP, step=step)
+    assert rank.clock.bound == 180, "one slow step says nothing about the others"
     assert Clocked(5.0).clock.bound == 5
 
 

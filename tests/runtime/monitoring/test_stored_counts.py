@@ -57,6 +57,7 @@ def test_a_batch_and_labels_that_come_again_after_a_failure_are_counted_once(cou
         with pytest.raises(OSError):
             add(*added)
         add(*added)
+        assert counts._file.state == json.loads(json.dumps(counts.watch.to_json())), "Spark marks the batch as done now"
     assert (counts.watch.error()["rows"], counts.watch.error()["mean"]) == (10, 2.0)
     for _ in range(2):
         counts.add(2, lambda: ROWS)
