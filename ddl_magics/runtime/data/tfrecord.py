@@ -126,6 +126,13 @@ def checksums(messages: Sequence[bytes]) -> list[int]:
     return result
 
 
+def checksums_behind(message: bytes, ends: Sequence[bytes]) -> list[int]:
+    """The masked CRC-32C of a message with one of these ends, for each; they have one length."""
+    data = np.frombuffer(b"".join(ends), np.uint8).reshape(len(ends), -1)
+    checksums: list[int] = masked(advanced(np.repeat(states_after([message]), len(ends)), data)).tolist()
+    return checksums
+
+
 def states_after(messages: Sequence[bytes]) -> npt.NDArray[np.uint32]:
     """The state of each message's checksum at its end. Messages of less than four bytes have one length."""
     width = max(map(len, messages))

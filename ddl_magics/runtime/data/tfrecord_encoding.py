@@ -26,6 +26,8 @@ UNKNOWN_FIELD = b"\x78"
 
 #: `tfrecord.checksums`.
 Checksums = Callable[[Sequence[bytes]], Sequence[int]]
+#: `tfrecord.checksums_behind`.
+ChecksumsBehind = Callable[[bytes, Sequence[bytes]], Sequence[int]]
 
 
 def varint(value: int) -> bytes:
@@ -113,16 +115,15 @@ def framed(record: bytes, of_length: int, of_data: int) -> bytes:
     return struct.pack("<QI", len(record), of_length) + record + struct.pack("<I", of_data)
 
 
-def last_record(record: bytes, masked_crc: Callable[[bytes], int]) -> bytes:
-    """The same Example, with a checksum whose last byte is zero."""
-    for number in itertools.count():
-        padded = record + UNKNOWN_FIELD + varint(number)
-        if masked_crc(padded) >> 24 == 0:
-            return padded
-    raise AssertionError
+def last_record(record: bytes, checksums_behind: ChecksumsBehind) -> bytes:
+    """The same Example, with a checksum whose last byte is zero: one of the numbers of two bytes makes it so."""
+    fields = [UNKNOWN_FIELD + varint(number) for number in range(1 << 7, 1 << 14)]
+    return record + next(
+        field for field, checksum in zip(fields, checksums_behind(record, fields)) if checksum >> 24 == 0
+    )
 
 
-def lines(records: Iterable[bytes], checksums: Checksums) -> Iterator[bytes]:
+def lines(records: Iterable[bytes], checksums: Checksums, checksums_behind: ChecksumsBehind) -> Iterator[bytes]:
     """The lines that make a file of records; each is followed by a byte of zero. None for a file without any."""
     before = b""
     ahead: list[bytes] = []
@@ -130,7 +131,7 @@ def lines(records: Iterable[bytes], checksums: Checksums) -> Iterator[bytes]:
         if block is None:
             if not ahead:
                 return
-            ahead[-1] = last_record(ahead[-1], lambda data: checksums([data])[0])
+            ahead[-1] = last_record(ahead[-1], checksums_behind)
         of_data = checksums(ahead)
         of_lengths = checksums([struct.pack("<Q", len(record)) for record in ahead])
         for record, of_length, of_record in zip(ahead, of_lengths, of_data):
@@ -146,6 +147,7 @@ def encode(
     rows: Iterable[Sequence[Any]],
     columns: Sequence[Column],
     checksums: Checksums,
+    checksums_behind: ChecksumsBehind,
     count: Callable[[dict[int, list[int]]], None],
 ) -> Iterator[tuple[bytes]]:
     """The lines of a partition's file, as rows of one column. count: is told {partition: [records, bytes]}."""
@@ -157,7 +159,7 @@ def encode(
             counts[0] += 1
             yield example(row, makers)
 
-    for line in lines(examples(), checksums):
+    for line in lines(examples(), checksums, checksums_behind):
         counts[1] += len(line) + 1
         yield (line,)
     count({partition: counts})

@@ -13,11 +13,12 @@ import contextlib
 import json
 import types
 import uuid
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 
 from ..spark import jvm_gateway, spark_error
 from . import by_value, tfrecord, tfrecord_encoding
-from .columns import DataError, describe, is_spark, session_of
+from .columns import DataError, describe_columns, is_spark, session_of
 
 if TYPE_CHECKING:
     from .records import Column, DataFrame
@@ -46,7 +47,7 @@ def write(frame: DataFrame, uri: str, compression: str | None = None) -> Written
         raise DataError("write_tfrecord: compression is None or 'gzip', not %r" % compression)
     if frame.isStreaming:
         raise DataError("write_tfrecord cannot write a DataFrame that streams: write the batches of foreachBatch")
-    columns = [_column(frame, name) for name in frame.columns]
+    columns = _columns(frame)
     try:
         session = session_of(frame)
         with jvm_gateway.cancelled_by_interrupt(session.sparkContext, "TFRecord files"):
@@ -57,16 +58,18 @@ def write(frame: DataFrame, uri: str, compression: str | None = None) -> Written
         raise DataError("write_tfrecord to %s: %s" % (uri, spark_error.cause(error))) from error
 
 
-def _column(frame: DataFrame, name: str) -> Column:
-    if list(frame.columns).count(name) > 1:
+def _columns(frame: DataFrame) -> list[Column]:
+    name, count = Counter(frame.columns).most_common(1)[0] if frame.columns else ("", 0)
+    if count > 1:
         raise DataError("write_tfrecord: two columns are called %s; rename one" % name)
     try:
-        column = describe("df", frame, name)
+        columns = describe_columns("df", frame, frame.columns)
     except DataError as error:
         raise DataError("write_tfrecord: %s" % str(error).replace("leave it out of --features", "drop it")) from None
-    if column["depth"] > 1:
-        raise DataError("write_tfrecord: column %r has arrays of arrays, and TFRecord has none: flatten them" % name)
-    return column
+    nested = next((column["name"] for column in columns if column["depth"] > 1), None)
+    if nested is not None:
+        raise DataError("write_tfrecord: column %r has arrays of arrays, and TFRecord has none: flatten them" % nested)
+    return columns
 
 
 def _write(session: Any, frame: DataFrame, columns: Sequence[Column], uri: str, compression: str | None) -> Written:
@@ -111,10 +114,11 @@ def _write_lines(
     from pyspark.sql import types as spark_types
 
     encode = by_value.functions_of(tfrecord_encoding)["encode"]
-    checksums = by_value.functions_of(tfrecord)["checksums"]
+    shipped = by_value.functions_of(tfrecord)
+    checksums, checksums_behind = shipped["checksums"], shipped["checksums_behind"]
     counts = session.sparkContext.accumulator({}, _merging())
     lines = frame.rdd.mapPartitionsWithIndex(
-        lambda partition, rows: encode(partition, rows, columns, checksums, counts.add)
+        lambda partition, rows: encode(partition, rows, columns, checksums, checksums_behind, counts.add)
     )
     schema = spark_types.StructType().add("line", spark_types.BinaryType())
     text = session.createDataFrame(lines, schema, None, False).selectExpr("cast(line as string) as line")

@@ -233,9 +233,12 @@ def _fitting(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
     """The array in this type; ValueError for a number that it does not hold, which NumPy would make another one."""
     with np.errstate(over="ignore", invalid="ignore"):
         converted = array.astype(dtype, copy=False)
+    is_too_large: Any = False
+    if dtype.kind in "iu" and array.dtype.kind == "f":  # as in runtime/data/packing.py, which is not installed here
+        is_too_large = array >= float(np.iinfo(dtype).max) + 1
     if array.dtype.kind in "US":  # text of numbers
         array = array.astype(np.float64)
-    changed = converted != array if dtype.kind in "iub" else np.isinf(converted) & ~np.isinf(array)
+    changed = is_too_large | (converted != array) if dtype.kind in "iub" else np.isinf(converted) & ~np.isinf(array)
     if changed.any():
         raise ValueError(f"{array[changed][0]} is no {dtype}")
     return converted

@@ -221,3 +221,21 @@ def test_a_damaged_file_has_the_same_line_in_the_index(spark, folder, damage):
     with pytest.raises(ValueError) as other:
         tfrecord.record_spans(tfrecord.plain(gzip.compress(content), "f"), "f")
     assert str(one.value) == str(other.value)
+
+
+@pytest.mark.parametrize("size", [3, 900, 17_000])
+def test_a_last_record_ends_in_zero_whatever_it_has(size):
+    """In a time that does not grow with the tries: a checksum goes on from the record's own."""
+    for seed in range(20):
+        record = random.Random(seed).randbytes(size)
+        padded = tfrecord_encoding.last_record(record, tfrecord.checksums_behind)
+        assert padded.startswith(record) and tfrecord.checksums([padded])[0] >> 24 == 0
+
+
+def test_one_number_of_two_bytes_makes_any_checksum_end_in_zero():
+    """The 14 free bits of a number reach all values of the first 10 bits of a checksum, wherever it starts."""
+    numbers = range(1 << 7, 1 << 14)
+    data = np.array([[0x78, number & 127 | 128, number >> 7] for number in numbers], np.uint8)
+    states = tfrecord.advanced(np.zeros(len(data), np.uint32), data) ^ np.uint32(0xFFFFFFFF)
+    rotated = states >> np.uint32(15) | states << np.uint32(17)
+    assert len(set((rotated >> np.uint32(22)).tolist())) == 1 << 10
