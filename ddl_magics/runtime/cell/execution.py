@@ -21,7 +21,7 @@ from ..random_streams import CellStreams, Streams
 from ..rank.rank import Rank
 from ..variables.left import FILE as VARIABLES_FILE
 from ..variables.left import CellVariables
-from . import function_sources, names, pipelines, suggestions
+from . import function_sources, names, pipelines, set_order, suggestions
 from .ending import CELL_FILE, is_stop
 from .pictures import Pictures
 
@@ -36,6 +36,10 @@ MAX_REPR_CHARACTERS = 10_000
 _BEGINS_ANEW = (
     "%s shuffles by a seed, in another order each time that it is read, and begins here with its first order; where "
     "earlier cells have read it, make it again inside the cell for the orders of one process"
+)
+_OTHER_ORDER = (
+    "%s is a set of texts, which workers iterate in another order than the notebook; "
+    "sorted(%s) has the same order in both"
 )
 _SHARED = (
     "this host allows no overlay of the notebook's folder, so these are not kept apart: %s; child processes and native "
@@ -93,6 +97,8 @@ def _run(rank: Rank) -> None:
     if rank.config.is_chief:
         for name in pipelines.begin_anew(namespace):
             rank.reporter.notice("info", _BEGINS_ANEW % name)
+        for name in set_order.iterated(rank.config.spec.cell, namespace):
+            rank.reporter.notice("warning", _OTHER_ORDER % (name, name))
     unmentioned = {name: value for name, value in namespace.items() if name not in mentioned}  # but by functions
     datasets = _datasets(rank)
     if rank.config.spec.transform is None:

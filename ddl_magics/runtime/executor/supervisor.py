@@ -302,14 +302,18 @@ class _Supervisor:
         """Whole lines, collected for a moment so that a chatty rank costs few events."""
         descriptor = pipe.fileno()
         pending = b""
-        bar_shown_at = time.monotonic()
+        bar_shown_at: float | None = None  # or begun at; None while none is in progress
         while True:
             block = os.read(descriptor, 65536)
             pending = last_states(pending + block)
             lines, cut, tail = pending.rpartition(b"\n")
-            if b"\r" in block and not cut and time.monotonic() > bar_shown_at + BAR_SECONDS:
-                bar_shown_at = time.monotonic()
-                self._print(stream, pending + b"\n")
+            if cut:
+                bar_shown_at = None
+            elif b"\r" in block:
+                bar_shown_at = bar_shown_at or time.monotonic()
+                if time.monotonic() >= bar_shown_at + BAR_SECONDS:
+                    bar_shown_at = time.monotonic()
+                    self._print(stream, pending + b"\n")
             if cut:
                 self._print(stream, lines + cut)
                 pending = tail

@@ -27,6 +27,9 @@ _OWN_ROWS = (
     "rows: begin with all_data = ddl.all_rows(dataset), and derive from that; a dataset of ddl.local(...) has no others"
 )
 
+#: The types of elements of datasets that have rows of this rank alone.
+_specs_of_parts: list[Any] = []
+
 
 class Origin(NamedTuple):
     """Where a dataset comes from. all_rows: makes what it would be with the rows of all ranks, in their own order.
@@ -40,6 +43,8 @@ class Origin(NamedTuple):
 
 def mark(dataset: Dataset, origin: Origin) -> None:
     dataset._ddl_origin = origin
+    if origin.is_part and dataset.element_spec not in _specs_of_parts:
+        _specs_of_parts.append(dataset.element_spec)
 
 
 def all_rows(dataset: Dataset) -> Dataset:
@@ -53,7 +58,12 @@ def all_rows(dataset: Dataset) -> Dataset:
 
 
 def is_part(dataset: Dataset) -> bool:
-    """Whether a dataset has rows of --data, of this rank alone."""
+    """Whether a dataset has rows of --data, of this rank alone.
+
+    As an argument of a tf.function it is another object: its elements' types tell.
+    """
+    if not tf.executing_eagerly() and dataset.element_spec in _specs_of_parts:
+        return True
     origins = filter(None, map(_origin, share.lineage(dataset)))
     return any(origin.is_part for origin in origins)
 

@@ -72,7 +72,7 @@ class ShareUse:
         return derived_datasets.all_rows(data)
 
     def _iterate(self, original: Callable[..., Any], dataset: Dataset, *args: Any, **kwargs: Any) -> Any:
-        if tf.executing_eagerly() and self._calls.current is None and _is_own_loop(dataset):
+        if self._calls.current is None and _is_own_loop(dataset):
             self._judge()
             self._updates = self._loop.updates
         return original(dataset, *args, **kwargs)

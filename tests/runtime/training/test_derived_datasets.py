@@ -57,6 +57,18 @@ def test_a_dataset_that_every_rank_has_is_as_it_is():
     assert derived_datasets.all_rows(dataset) is dataset and not derived_datasets.is_part(dataset)
 
 
+def test_a_part_is_known_within_a_function_of_tensorflow(dataset):
+    known = []
+
+    @tf.function
+    def count(argument):
+        known.append((derived_datasets.is_part(argument), derived_datasets.is_part(dataset.take(1))))
+        return argument.reduce(np.int64(0), lambda total, batch: total + 1)
+
+    assert count(dataset) == 3 and count(tf.data.Dataset.range(3).map(tf.strings.as_string)) == 3
+    assert known == [(True, True), (False, True)]
+
+
 def test_what_cannot_be_made_of_all_rows_is_refused(dataset):
     own = share.mark_local(tf.data.Dataset.range(3))
     for derived in (own.repeat(2), tf.data.Dataset.sample_from_datasets([dataset, dataset])):
