@@ -102,8 +102,9 @@ def written(frame, way, folder, spark):
 
 
 def pa_rows(frame):
-    """Of Python's own values, as `createDataFrame` takes them."""
-    return pa.Table.from_pandas(frame, preserve_index=False).to_pylist()
+    """Of Python's own values, as `createDataFrame` takes them: of nanoseconds, pyarrow would make pandas' Timestamp."""
+    rows = pa.Table.from_pandas(frame, preserve_index=False)
+    return rows.cast(pa.schema(map(_micros, rows.schema))).to_pylist()
 
 
 def pa_schema(frame):
