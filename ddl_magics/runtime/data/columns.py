@@ -42,8 +42,8 @@ SQL_TYPES = {
 }
 
 
-#: In the metadata that Spark keeps of a column of text: why it is none of numbers, and what to do.
-SEPARATED = "ddl_magics.separated"
+#: In the metadata that Spark keeps of a column: why it is no feature as it is, and what to do.
+PROBLEM = "ddl_magics.problem"
 
 
 class DataError(ValueError):
@@ -173,14 +173,14 @@ def _describe_spark(frame_name: str, field: Any, reader_code: str) -> Column:
         seconds = ""
         if not depth and kind.typeName() in ("date", "timestamp", "timestamp_ntz"):
             variable = "df" if reader_code else frame_name
-            words = variable, variable, name, variable, name
+            words = variable, variable, name, variable, name if name.isidentifier() else quoted(name)
             seconds = "%s = %s.withColumn(%r, %s[%r].cast('timestamp').cast('double'))" % words
             if reader_code:
                 seconds = "df = %s; %s, and --data df" % (reader_code, seconds)
         raise _unsupported(frame_name, name, kind.simpleString(), seconds)
-    separated = field.metadata.get(SEPARATED)
-    if separated:
-        raise DataError("column %r of %s %s" % (name, frame_name, separated))
+    problem = field.metadata.get(PROBLEM)
+    if problem:
+        raise DataError("column %r of %s %s" % (name, frame_name, problem))
     column: Column = {"name": name, "dtype": _SPARK_TYPES[kind.typeName()], "depth": depth, "vector": False}
     return {**column, "scale": kind.scale} if kind.typeName() == "decimal" else column
 

@@ -8,6 +8,7 @@ themselves (file_feed.py).
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from urllib.parse import unquote
 from ..run_spec import RunSpec
 from ..spark import spark_error
 from . import by_value, tfrecord
-from .columns import SEPARATED, DataError, is_spark, quoted
+from .columns import PROBLEM, DataError, is_spark, quoted
 
 if TYPE_CHECKING:
     from .records import DataFrame
@@ -31,6 +32,11 @@ _OPTIONS["csv"].update(enforceSchema=False, mode="FAILFAST")
 #: What Spark calls a column of CSV whose first line has no name for it. pandas' index is the first one, and no feature.
 _NO_NAME = re.compile(r"_c\d+$")
 _INDEX_OF_CSV = "_c0"
+#: What Java takes for numbers, and pandas for text: 5d, 5f, 0x1p3. In a line of CSV, or in a value.
+_NUMBER_OF_JAVA = '(^|[,"])[-+ ]*([0-9.]+([eE][-+]?[0-9]+)?[dDfF]|0[xX][0-9a-fA-F.]+[pP][-+]?[0-9]+[dDfF]?) *([,"]|$)'
+#: pandas' types whose values Parquet has as whole numbers, which is all that Spark knows of them.
+_SPAN_OF_PANDAS = re.compile(r"timedelta64\[(s|ms|us|ns)\]|period\[.*\]")
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 #: What the folder of a table has that says which of its files have rows of today, and Spark's format of the table.
 _TABLES = {"_delta_log": "delta", ".hoodie": "hudi", "metadata/{v[0-9]*,[0-9]*-*}.metadata.json": "iceberg"}
 #: Files that Spark takes for no data.
@@ -117,12 +123,14 @@ def source(session: Any, uri: str) -> FileSource:
         words = uri, table.capitalize(), "df = spark.read.format(%r).load(%r), and --data df" % (table, folder)
         raise DataError("--data %s: files of %s have removed rows, too: %s" % words)
     options = _OPTIONS.get(kind, {})
-    has_separators = False
+    has_separators = has_numbers_of_java = False
     if kind == "csv":
-        has_line_breaks, has_separators = _in_one_line(problem, lambda: _signs(session, uri))
+        has_line_breaks, has_separators, has_numbers_of_java = _in_one_line(problem, lambda: _signs(session, uri))
         options = {**options, "multiLine": has_line_breaks}
     reader = session.read.format("binaryFile" if kind == "tfrecord" else kind).options(**options)
     listing = _in_one_line(problem, lambda: reader.load(paths(uri)), _no_parquet)
+    if has_numbers_of_java:
+        listing = _in_one_line(problem, lambda: _with_texts_of_pandas(reader, uri, listing.schema))
     if len(paths(uri)) > 1:
         _check_once(uri, listing)
     if kind == "tfrecord":
@@ -138,7 +146,8 @@ def source(session: Any, uri: str) -> FileSource:
             code = reader_code(uri, **({"multiLine": True} if options["multiLine"] else {}))
             frame = _in_one_line(problem, lambda: _with_separated_marked(frame, code))
         return FileSource(kind, frame, listing)
-    return FileSource(kind, listing, listing)
+    rows = FileSource(kind, listing, listing)
+    return FileSource(kind, _with_spans_marked(session, rows, uri), listing) if kind == "parquet" else rows
 
 
 def _existing(session: Any, path: str) -> str:
@@ -184,8 +193,8 @@ def reader_code(uri: str, **options: Any) -> str:
     return "spark.read.csv(%s)" % ", ".join([repr(files if len(files) > 1 else files[0]), *arguments])
 
 
-def _signs(session: Any, uri: str) -> tuple[bool, bool]:
-    """(whether a value of CSV files may have a line break, commas between thousands).
+def _signs(session: Any, uri: str) -> tuple[bool, bool, bool]:
+    """(whether a value of CSV files may have a line break, commas between thousands, a number as Java alone writes it).
 
     A line of text with a line break has an odd number of quotes. ValueError, one line, for text that is no UTF-8, of
     which Spark makes replacement characters.
@@ -196,8 +205,9 @@ def _signs(session: Any, uri: str) -> tuple[bool, bool]:
     if int(session.version.partition(".")[0]) < 4:  # which has no such function
         is_damaged = "value <> decode(cast(value as binary), 'UTF-8')"
     separators = "value rlike '\"[-+]?[0-9]{1,3}(,[0-9]{3})+([.][0-9]*)?\"'"
-    signs = ["max((%s) %% 2)" % quotes, "max(%s)" % is_damaged, "max(%s)" % separators]
-    open_quote, unreadable, has_separators = lines.selectExpr(*signs).first()
+    of_java = "value rlike '%s'" % _NUMBER_OF_JAVA
+    signs = ["max((%s) %% 2)" % quotes, "max(%s)" % is_damaged, "max(%s)" % separators, "max(%s)" % of_java]
+    open_quote, unreadable, has_separators, has_numbers_of_java = lines.selectExpr(*signs).first()
     if unreadable:
         is_utf_16 = lines.where("instr(value, char(0)) > 0").head(1)  # of Excel's "Unicode text"
         code = (
@@ -206,7 +216,57 @@ def _signs(session: Any, uri: str) -> tuple[bool, bool]:
             else reader_code(uri, encoding="ISO-8859-1")
         )
         raise ValueError("its text is no UTF-8: read it with its encoding: df = %s, and --data df" % code)
-    return bool(open_quote), bool(has_separators)
+    return bool(open_quote), bool(has_separators), bool(has_numbers_of_java)
+
+
+def _with_texts_of_pandas(reader: Any, uri: str, schema: Any) -> DataFrame:
+    """CSV files whose columns are text where pandas has them so: 5d and 0x1p3 are numbers for Java. A pass."""
+    from pyspark.sql import types
+
+    numbers = [field.name for field in schema.fields if isinstance(field.dataType, types.DoubleType)]
+
+    def with_texts(names: Sequence[str]) -> DataFrame:
+        fields = [
+            types.StructField(field.name, types.StringType() if field.name in names else field.dataType)
+            for field in schema.fields
+        ]
+        return reader.schema(types.StructType(fields)).load(paths(uri))
+
+    are_of_java = ["max(%s rlike '%s')" % (quoted(name), _NUMBER_OF_JAVA) for name in numbers]
+    row = with_texts(numbers).selectExpr(*are_of_java).first() if numbers else ()
+    return with_texts([name for name, is_of_java in zip(numbers, row) if is_of_java])
+
+
+def _with_spans_marked(session: Any, files: FileSource, uri: str) -> DataFrame:
+    """The rows of Parquet files, whose columns of pandas' durations and periods say so in their metadata.
+
+    For Spark, and so for a dataset, they are whole numbers. What pandas knows of them is in the end of the first file.
+    """
+    from pyspark.sql import functions as F
+
+    frame, code = files.frame, "df = %s" % reader_code(uri)
+    for name, kind in _types_of_pandas(session, files).items():
+        span = _SPAN_OF_PANDAS.match(kind)
+        if span and name in frame.columns:
+            remedy = code
+            if span[1]:  # in seconds
+                reference = name if name.isidentifier() else quoted(name)
+                remedy += "; df = df.withColumn(%r, df[%r] / %d)" % (name, reference, _PER_SECOND[span[1]])
+            problem = "has pandas' %s, which Parquet has as whole numbers: %s, and --data df" % (kind, remedy)
+            frame = frame.withColumn(name, F.col(quoted(name)).alias(name, metadata={PROBLEM: problem}))
+    return frame
+
+
+def _types_of_pandas(session: Any, files: FileSource) -> dict[str, str]:
+    """The types of columns by their names, as pandas notes them in a Parquet file, here the first one."""
+    with contextlib.suppress(Exception):  # no file, none of pandas, or one that this Spark reads in another way
+        jvm = session._jvm
+        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(files.uris()[0]))
+        reader = jvm.org.apache.parquet.hadoop.ParquetFileReader
+        footer = reader.readFooter(session._jsc.hadoopConfiguration(), path)
+        notes = json.loads(footer.getFileMetaData().getKeyValueMetaData().get("pandas"))
+        return {str(column["field_name"]): str(column["numpy_type"]) for column in notes["columns"]}
+    return {}
 
 
 def _with_separated_marked(frame: DataFrame, code: str) -> DataFrame:
@@ -226,7 +286,7 @@ def _with_separated_marked(frame: DataFrame, code: str) -> DataFrame:
     for name, example in examples.items():
         words = example, "from pyspark.sql.functions import expr; df = %s, and --data df" % code
         problem = "is text, as its numbers have commas between thousands (%s): %s" % words
-        frame = frame.withColumn(name, F.col(quoted(name)).alias(name, metadata={SEPARATED: problem}))
+        frame = frame.withColumn(name, F.col(quoted(name)).alias(name, metadata={PROBLEM: problem}))
     return frame
 
 

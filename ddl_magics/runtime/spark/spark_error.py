@@ -60,6 +60,8 @@ def _cause(error: BaseException | str) -> str:
     message = lines[0] if lines else type(error).__name__
     if "Parquet column cannot be converted" in message:
         message += " Give the column one type in all files: write those of the other type anew"
+    if "CSV header" in message:
+        message = message.rstrip(":.") + ": give all files one first line, or read each and join them with unionByName"
     if _OF_WAITING.search(message):
         message = _innermost(error) or message
     return _JAVA_CLASS.sub("", _OF_TASK.sub("", _JAVA_CLASS.sub("", message)))

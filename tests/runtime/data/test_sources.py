@@ -238,6 +238,30 @@ def test_a_missing_number_of_csv_is_missing(spark, tmp_path):
     assert [tuple(row) for row in source.frame.collect()] == [(None, 1, 0), (2, None, 1)]
 
 
+def test_what_is_a_number_for_java_alone_is_text_as_for_pandas(spark, tmp_path):
+    (tmp_path / "1.csv").write_text('size,hex,e,y\n5d,0x1p3,1e3,0\n"7.5F",2,-2.5E-1,1\n')
+    rows = [tuple(row) for row in sources.source(spark, f"file://{tmp_path}/1.csv").frame.collect()]
+    table = pd.read_csv(tmp_path / "1.csv")
+    assert rows == list(table.itertuples(index=False, name=None)) == [("5d", "0x1p3", 1e3, 0), ("7.5F", "2", -0.25, 1)]
+
+
+def test_durations_and_periods_of_pandas_are_refused_with_code_to_paste(spark, tmp_path):
+    """Parquet has whole numbers: of nanoseconds, or of months since 1970."""
+    table = pd.DataFrame({"a.b": pd.to_timedelta([1, 2.5], "s"), "p": pd.period_range("1970-02", periods=2, freq="M")})
+    table.assign(a=[1, 2], y=[0, 1]).to_parquet(tmp_path / "a b.parquet")
+    options = spec(data=f"file://{tmp_path}/a b.parquet")
+    frames = sources.with_frame({}, options, sources.opened(spark, options))
+    for name, kind, values in (("a.b", "timedelta64[ns]", [1.0, 2.5]), ("p", "period[M]", [1, 2])):
+        said = one_line(DataError, DataPlan, options.data, dataclasses.replace(options, features=[name]), frames)
+        start = f"column '{name}' of {options.data} has pandas' {kind}, which Parquet has as whole numbers: "
+        assert said.startswith(start)
+        pasted = {"spark": spark}
+        exec(said.removeprefix(start).removesuffix(", and --data df"), pasted)
+        assert sorted(row[name] for row in pasted["df"].collect()) == values
+        DataPlan("df", spec(data="df", features=[name]), pasted)
+    DataPlan(options.data, dataclasses.replace(options, features=["a"]), frames)
+
+
 def test_numbers_with_commas_between_thousands_are_refused_with_code_to_paste(spark, tmp_path):
     text = 'a,b,word,y\n"1,234",NA,"1,234 EUR",0\n12,"-1,234,567.5",b,1\n'
     for name in "12":
@@ -285,7 +309,7 @@ def test_csv_files_whose_columns_differ_are_one_line(spark, tmp_path):
         frames = sources.with_frame({}, options, sources.opened(spark, options))
         prepare(spark.sparkContext, options.data, options, frames)
 
-    assert "CSV header" in one_line(DataError, feed)
+    assert "CSV header does not conform to the schema: give all files one first line" in one_line(DataError, feed)
 
 
 def test_pandas_filters_itself():
