@@ -34,6 +34,8 @@ _NO_NAME = re.compile(r"_c\d+$")
 _INDEX_OF_CSV = "_c0"
 #: What Java takes for numbers, and pandas for text: 5d, 5f, 0x1p3. In a line of CSV, or in a value.
 _NUMBER_OF_JAVA = '(^|[,"])[-+ ]*([0-9.]+([eE][-+]?[0-9]+)?[dDfF]|0[xX][0-9a-fA-F.]+[pP][-+]?[0-9]+[dDfF]?) *([,"]|$)'
+#: What pandas takes for a missing value, besides NA and nothing, and Spark for a text.
+_MISSING_FOR_PANDAS = "#N/A,#N/A N/A,#NA,-1.#IND,-1.#QNAN,-NaN,-nan,1.#IND,1.#QNAN,<NA>,N/A,NULL,NaN,None,n/a,nan,null"
 #: pandas' types whose values Parquet has as whole numbers, which is all that Spark knows of them.
 _SPAN_OF_PANDAS = re.compile(r"timedelta64\[(s|ms|us|ns)\]|period\[.*\]")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -123,9 +125,10 @@ def source(session: Any, uri: str) -> FileSource:
         words = uri, table.capitalize(), "df = spark.read.format(%r).load(%r), and --data df" % (table, folder)
         raise DataError("--data %s: files of %s have removed rows, too: %s" % words)
     options = _OPTIONS.get(kind, {})
-    has_separators = has_numbers_of_java = False
+    has_separators = has_missing_words = has_numbers_of_java = False
     if kind == "csv":
-        has_line_breaks, has_separators, has_numbers_of_java = _in_one_line(problem, lambda: _signs(session, uri))
+        signs = _in_one_line(problem, lambda: _signs(session, uri))
+        has_line_breaks, has_separators, has_missing_words, has_numbers_of_java = signs
         options = {**options, "multiLine": has_line_breaks}
     reader = session.read.format("binaryFile" if kind == "tfrecord" else kind).options(**options)
     listing = _in_one_line(problem, lambda: reader.load(paths(uri)), _no_parquet)
@@ -142,9 +145,12 @@ def source(session: Any, uri: str) -> FileSource:
             reader = reader_code(uri, multiLine=True)
             raise DataError("--data %s: a column has no name: df = %s.drop('_c0'), and --data df" % (uri, reader))
         frame = listing.drop(_INDEX_OF_CSV) if has_index else listing
+        multi_line = {"multiLine": True} if options["multiLine"] else {}
         if has_separators:
-            code = reader_code(uri, **({"multiLine": True} if options["multiLine"] else {}))
+            code = reader_code(uri, **multi_line)
             frame = _in_one_line(problem, lambda: _with_separated_marked(frame, code))
+        if has_missing_words:
+            frame = _in_one_line(problem, lambda: _with_missing_words_marked(frame, uri, multi_line))
         return FileSource(kind, frame, listing)
     rows = FileSource(kind, listing, listing)
     return FileSource(kind, _with_spans_marked(session, rows, uri), listing) if kind == "parquet" else rows
@@ -193,8 +199,8 @@ def reader_code(uri: str, **options: Any) -> str:
     return "spark.read.csv(%s)" % ", ".join([repr(files if len(files) > 1 else files[0]), *arguments])
 
 
-def _signs(session: Any, uri: str) -> tuple[bool, bool, bool]:
-    """(whether a value of CSV files may have a line break, commas between thousands, a number as Java alone writes it).
+def _signs(session: Any, uri: str) -> tuple[bool, ...]:
+    """Whether CSV files may have line breaks in values, commas between thousands, missing values of pandas, Java's 5d.
 
     A line of text with a line break has an odd number of quotes. ValueError, one line, for text that is no UTF-8, of
     which Spark makes replacement characters.
@@ -206,8 +212,9 @@ def _signs(session: Any, uri: str) -> tuple[bool, bool, bool]:
         is_damaged = "value <> decode(cast(value as binary), 'UTF-8')"
     separators = "value rlike '\"[-+]?[0-9]{1,3}(,[0-9]{3})+([.][0-9]*)?\"'"
     of_java = "value rlike '%s'" % _NUMBER_OF_JAVA
-    signs = ["max((%s) %% 2)" % quotes, "max(%s)" % is_damaged, "max(%s)" % separators, "max(%s)" % of_java]
-    open_quote, unreadable, has_separators, has_numbers_of_java = lines.selectExpr(*signs).first()
+    missing = "value rlike '(^|[,\"])(%s)([,\"]|$)'" % _MISSING_FOR_PANDAS.replace(",", "|")
+    signs = ["max((%s) %% 2)" % quotes, *("max(%s)" % sign for sign in (is_damaged, separators, missing, of_java))]
+    open_quote, unreadable, *other_signs = lines.selectExpr(*signs).first()
     if unreadable:
         is_utf_16 = lines.where("instr(value, char(0)) > 0").head(1)  # of Excel's "Unicode text"
         code = (
@@ -216,7 +223,26 @@ def _signs(session: Any, uri: str) -> tuple[bool, bool, bool]:
             else reader_code(uri, encoding="ISO-8859-1")
         )
         raise ValueError("its text is no UTF-8: read it with its encoding: df = %s, and --data df" % code)
-    return bool(open_quote), bool(has_separators), bool(has_numbers_of_java)
+    return (bool(open_quote), *map(bool, other_signs))
+
+
+def _with_missing_words_marked(frame: DataFrame, uri: str, options: Mapping[str, Any]) -> DataFrame:
+    """`frame`, whose columns of text with a missing value of pandas say so in their metadata. A pass over the rows.
+
+    options: of the reader.
+    """
+    from pyspark.sql import functions as F
+
+    texts = [field.name for field in frame.schema.fields if field.dataType.typeName() == "string"]
+    words = ", ".join("'%s'" % word for word in _MISSING_FOR_PANDAS.split(","))
+    of_columns = ["max(if(%s in (%s), %s, null))" % (quoted(name), words, quoted(name)) for name in texts]
+    for name, word in zip(texts, frame.selectExpr(*of_columns).first() if texts else ()):
+        if word is not None:
+            code = reader_code(uri, **{**options, "nullValue": word})
+            problem = "has %r, a missing value for pandas: df = %s, and --data df" % (word, code)
+            metadata = {PROBLEM: problem, **frame.schema[name].metadata}
+            frame = frame.withColumn(name, F.col(quoted(name)).alias(name, metadata=metadata))
+    return frame
 
 
 def _with_texts_of_pandas(reader: Any, uri: str, schema: Any) -> DataFrame:

@@ -245,6 +245,18 @@ def test_what_is_a_number_for_java_alone_is_text_as_for_pandas(spark, tmp_path):
     assert rows == list(table.itertuples(index=False, name=None)) == [("5d", "0x1p3", 1e3, 0), ("7.5F", "2", -0.25, 1)]
 
 
+def test_a_missing_value_of_pandas_is_refused_with_code_to_paste(spark, tmp_path):
+    (tmp_path / "1.csv").write_text("a,word,y\n1.5,null and void,0\nN/A,b,1\n")
+    options = spec(data=f"file://{tmp_path}/1.csv")
+    frames = sources.with_frame({}, options, sources.opened(spark, options))
+    said = one_line(DataError, DataPlan, options.data, options, frames)
+    assert said.startswith(f"column 'a' of {options.data} has 'N/A', a missing value for pandas: df = ")
+    pasted = {"spark": spark}
+    exec(said.partition("pandas: ")[2].removesuffix(", and --data df"), pasted)
+    assert sorted(map(tuple, pasted["df"].select("a", "y").collect()), key=str) == [(1.5, 0), (None, 1)]
+    DataPlan(options.data, dataclasses.replace(options, features=["word"]), frames)
+
+
 def test_durations_and_periods_of_pandas_are_refused_with_code_to_paste(spark, tmp_path):
     """Parquet has whole numbers: of nanoseconds, or of months since 1970."""
     table = pd.DataFrame({"a.b": pd.to_timedelta([1, 2.5], "s"), "p": pd.period_range("1970-02", periods=2, freq="M")})
