@@ -132,6 +132,8 @@ def source(session: Any, uri: str) -> FileSource:
         options = {**options, "multiLine": has_line_breaks}
     reader = session.read.format("binaryFile" if kind == "tfrecord" else kind).options(**options)
     listing = _in_one_line(problem, lambda: reader.load(paths(uri)), _no_parquet)
+    if kind == "parquet":
+        _check_sizes(uri, reader, listing)
     if has_numbers_of_java:
         listing = _in_one_line(problem, lambda: _with_texts_of_pandas(reader, uri, listing.schema))
     if len(paths(uri)) > 1:
@@ -325,6 +327,22 @@ def _check_once(uri: str, listing: DataFrame) -> None:
     twice = next((path for path, next_path in zip(uris, uris[1:]) if path == next_path), None)
     if twice is not None:
         raise DataError("--data %s names the file %s twice: name it once" % (uri, twice))
+
+
+def _check_sizes(uri: str, reader: Any, listing: DataFrame) -> None:
+    """`DataError` where files have int8 and int16 in one column: Spark reads all with one type, and cuts off bits.
+
+    Spark reads the ends of all files where the first one has a column of int8 or int16, and of no others.
+    """
+    if not {"byte", "short"} & {field.dataType.typeName() for field in listing.schema.fields}:
+        return
+    try:
+        reader.option("mergeSchema", True).load(paths(uri))
+    except Exception as error:
+        if "TINYINT" in str(error) or "SMALLINT" in str(error):
+            sizes = "a column has whole numbers of 8 or 16 bits in one file, and of another size in another one"
+            remedy = "write it with one type in all files, as with .astype('int64')"
+            raise DataError("--data %s cannot be read: %s: %s" % (uri, sizes, remedy)) from error
 
 
 def _check_names(uri: str, names: Sequence[str]) -> None:

@@ -257,6 +257,16 @@ def test_a_missing_value_of_pandas_is_refused_with_code_to_paste(spark, tmp_path
     DataPlan(options.data, dataclasses.replace(options, features=["word"]), frames)
 
 
+def test_integers_of_several_sizes_are_refused(spark, tmp_path):
+    """Spark would take 2000 for an int8, which is -48."""
+    for number, dtype in enumerate(("int8", "int16")):
+        table = pd.DataFrame({"a": np.array([100 if number == 0 else 2000], dtype), "y": [0]})
+        table.to_parquet(tmp_path / f"{number}.parquet")
+    said = one_line(DataError, sources.source, spark, f"file://{tmp_path}")
+    assert "whole numbers of 8 or 16 bits in one file, and of another size in another one: write it with one" in said
+    assert sources.source(spark, f"file://{tmp_path}/1.parquet").frame.collect() == [(2000, 0)]
+
+
 def test_durations_and_periods_of_pandas_are_refused_with_code_to_paste(spark, tmp_path):
     """Parquet has whole numbers: of nanoseconds, or of months since 1970."""
     table = pd.DataFrame({"a.b": pd.to_timedelta([1, 2.5], "s"), "p": pd.period_range("1970-02", periods=2, freq="M")})
