@@ -5,6 +5,7 @@ It is JSON and arrays: what `Encoder` makes, and `apply` gives to the object of 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence, Tuple
@@ -42,6 +43,10 @@ def has_state(value: Any) -> bool:
 def is_a(value: Any, name: str) -> bool:
     """Whether it is of Keras' class of this name."""
     return not classes(value).isdisjoint((("keras", name), ("tf_keras", name)))
+
+
+def is_optimizer(value: Any) -> bool:
+    return is_a(value, "Optimizer") or is_a(value, "BaseOptimizer")
 
 
 def variables(value: Any) -> list[Variable]:
@@ -111,7 +116,11 @@ def _trainable(value: Any) -> list[bool]:
 
 def _tables(value: Any) -> Iterator[tuple[int, Any]]:
     """(index of a layer in it, what the layer has learned of data besides variables)."""
-    for index, layer in enumerate(layers(value)):
+    return _tables_of(layers(value))
+
+
+def _tables_of(flat: Sequence[Layer]) -> Iterator[tuple[int, Any]]:
+    for index, layer in enumerate(flat):
         name = type(layer).__name__
         if is_a(layer, "IndexLookup"):
             yield index, _vocabulary(layer)
@@ -169,7 +178,7 @@ def encoded(
     import numpy as np
 
     trained = None
-    if is_a(value, "Optimizer") or is_a(value, "BaseOptimizer"):
+    if is_optimizer(value):
         weights = getattr(value, "_trainable_variables", None) or []
         trained = [addresses.get(id(variable)) for variable in weights]
         trained = None if None in trained else trained
@@ -194,26 +203,38 @@ def _lists(config: Any) -> Any:
 
 
 def apply(value: Any, state: Any, array: Callable[[int], Any], variable_at: Callable[[str, int], Variable]) -> None:
-    """Give it the state, but for its attributes. Raises CannotRestore, and leaves it as it is then; ValueError,
-    TypeError, KeyError for what is no such state."""
+    """Give it the state, but for its attributes. Raises CannotRestore, an error of Keras, or ValueError, TypeError,
+    KeyError for what is no such state, and leaves it as it is then."""
     arrays = [array(index) for index in state["variables"]]
     if len(_own_variables(value, state["is_trained"])) != len(arrays):
         _build(value, state, variable_at)
     targets = _own_variables(value, state["is_trained"])
     if [tuple(variable.shape) for variable in targets] != [content.shape for content in arrays]:
         raise CannotRestore("its variables have other shapes here")
+    flat = layers(value)
+    _set_tables(flat, state["tables"])
     for variable, content in zip(targets, arrays):
         variable.assign(content)
-    flat = layers(value)
     if len(flat) == len(state["trainable"]):
         for layer, trainable in zip(flat, state["trainable"]):
             if layer.trainable != trainable:
                 layer.trainable = bool(trainable)
-    for index, content in state["tables"]:
-        _set_table(flat[index], content)
     for layer in flat:
         if type(layer).__name__ == "Normalization":
             layer.finalize_state()
+
+
+def _set_tables(flat: Sequence[Layer], tables: Sequence[Any]) -> None:
+    """All of them, or none: what Keras refuses raises its error, before variables are set."""
+    before = dict(_tables_of(flat))
+    for number, (index, content) in enumerate(tables):
+        try:
+            _set_table(flat[index], content)
+        except Exception:
+            for index_before, _ in tables[:number]:
+                with contextlib.suppress(ValueError, KeyError):  # it was empty
+                    _set_table(flat[index_before], before[index_before])
+            raise
 
 
 def _set_table(layer: Layer, content: Any) -> None:

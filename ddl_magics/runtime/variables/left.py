@@ -67,7 +67,12 @@ class CellVariables:
         encoder = Encoder(names, {id(model): number for number, model in enumerate(models)}, classes)
         budget = _Budget(encoder)
         trained = {
-            names[id(model)]: {"model": number, "history": _history(encoder, model), **_metrics(encoder, budget, model)}
+            names[id(model)]: {
+                "model": number,
+                "optimizer": names.get(id(getattr(model, "optimizer", None))),
+                "history": _history(encoder, model),
+                **_metrics(encoder, budget, model),
+            }
             for number, model in enumerate(models)
             if id(model) in names
         }
@@ -77,7 +82,7 @@ class CellVariables:
         of_keras: dict[str, str] = {}  # callbacks, optimizers: missed where the notebook has another of the name
         for name, value in self._by_size(namespace, models):
             try:
-                if self._notebooks.get(name) is not value:
+                if self._is_new(name, value):
                     values[name] = budget.fitting(value, encoder.encode)
                 elif parts.is_instance(value):
                     changed[name] = self._attributes(name, value, budget, encoder, absent)
@@ -89,7 +94,7 @@ class CellVariables:
                     changed[name] = budget.fitting(value, encoder.content)
             except CannotTravel as error:
                 is_tool = is_of_keras(type(value)) or type(value).__name__ == "GradientTape"
-                is_new = self._notebooks.get(name) is not value
+                is_new = self._is_new(name, value)
                 (of_keras if is_tool and is_new else absent)[name] = str(error)
         absent.update(self._copied(models, values))
         deleted = [name for name in sorted(self._assigned) if name not in namespace] if finished else []
@@ -123,7 +128,7 @@ class CellVariables:
         """The names whose values are new or have changed, the smallest first."""
         assigned = {name: namespace[name] for name in self._assigned if name in namespace}
         assigned = {name: value for name, value in assigned.items() if not isinstance(value, _CODE)}
-        new = [(name, value) for name, value in assigned.items() if self._notebooks.get(name) is not value]
+        new = [(name, value) for name, value in assigned.items() if self._is_new(name, value)]
         changed = []
         objects = list(self._notebooks.values())
         restored = keras_state.restored_with(model for model in models if any(model is value for value in objects))
@@ -133,6 +138,10 @@ class CellVariables:
             if after != before and not keras_state.comes_with(restored, value, before, after):
                 changed.append((text, value))
         return sorted(new + changed, key=lambda pair: size(pair[1]))
+
+    def _is_new(self, name: str, value: Any) -> bool:
+        """Whether the value is none of the notebook's objects of this name; None is no object."""
+        return value is None or self._notebooks.get(name) is not value
 
     def _copied(self, models: Sequence[Model], values: Mapping[str, Any]) -> dict[str, str]:
         """The notebook's layers and models that are in a model which the cell has made: that one comes with copies."""

@@ -6,6 +6,8 @@ two cells. A name is set only if the cell assigns it, and if it still is what it
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import itertools
 import json
 import sys
@@ -140,6 +142,10 @@ def place(
     return answer
 
 
+class _Instance:
+    """In place of an instance of a class, whose definition has not been executed yet."""
+
+
 class _Placing:
     """One call of `place`."""
 
@@ -200,10 +206,13 @@ class _Placing:
             name for name, encoded in {**values, **index["changed"]}.items() if self._decoder.needs_classes(encoded)
         }
         decoded = self._decoded(index["changed"], values, lambda name: name not in late)
+        self._check_form({**values, **index["changed"]}, late)
+        histories = self._histories(index["trained"])
         targets = {name: bindings.unchanged(name, self._namespace) for name in {**index["changed"], **index["trained"]}}
         later = {name: bindings.attributes_changed_since(name) for name in index["changed"]}
-        for name, model in index["trained"].items():
-            self._restore(name, model, targets[name])
+        self._check_generators(decoded[0], targets)
+        for name, entry in index["trained"].items():
+            self._restore(name, entry, targets[name], histories.get(name))
         self._place_decoded(*decoded, targets, later)
         for name in index["deleted"]:
             if name in bindings.assigned and name in self._namespace and bindings.is_current(name, self._namespace):
@@ -228,6 +237,34 @@ class _Placing:
                     self._answer.absent[name] = str(error)
         return decoded
 
+    def _check_form(self, encoded: Mapping[str, Any], late: Collection[str]) -> None:
+        """Raises Damaged, before anything is set, for what is decoded after other values have been set."""
+        objects, of_notebook = self._index["objects"], self._bindings.object
+        decoder = Decoder(objects, self._array, of_notebook, lambda number: None, lambda name: _Instance)
+        for name in sorted(late):
+            decode = decoder.content if name in self._index["changed"] else decoder.decode
+            with contextlib.suppress(Missing):
+                decode(encoded[name])
+
+    def _histories(self, trained_models: Mapping[str, Any]) -> dict[str, Any]:
+        """`model.history` of trained models."""
+        histories = {}
+        for name, entry in trained_models.items():
+            try:
+                histories[name] = self._decoder.decode(entry["history"])
+            except Missing as error:
+                self._answer.absent["%s.history" % name] = str(error)
+        return histories
+
+    def _check_generators(self, changed: Mapping[str, Any], targets: Mapping[str, Any]) -> None:
+        """Raises Damaged, before anything is set."""
+        for name, content in changed.items():
+            if isinstance(content, generators.State) and targets[name] is not None:
+                try:
+                    generators.set_state(copy.deepcopy(targets[name]), content)
+                except (ValueError, TypeError, KeyError) as error:
+                    raise Damaged(str(error)) from error
+
     def _place_decoded(
         self,
         changed: Mapping[str, Any],
@@ -240,7 +277,10 @@ class _Placing:
             if isinstance(content, KerasState):
                 self._apply(name, content, targets[name], later[name])
             else:
-                self._change(name, content, targets[name])
+                try:
+                    self._change(name, content, targets[name])
+                except Exception as error:  # of the notebook's own classes, of many kinds
+                    self._answer.absent[name] = _reason(error)
         for name, value in values.items():
             self._set(name, value)
 
@@ -322,12 +362,10 @@ class _Placing:
 
         try:
             keras_state.apply(target, new.state, self._array, variable_at)
-            self._apply_attributes(name, new, keras_state.owners(target), later)
-        except (trained.CannotRestore, Missing) as error:
-            self._answer.absent[name] = str(error)
+        except Exception as error:  # of Keras and of the notebook's own classes, of many kinds
+            self._answer.absent[name] = _reason(error)
             return
-        except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise Damaged(str(error)) from error
+        self._apply_attributes(name, new, keras_state.owners(target), later)
         if name not in self._answer.placed:
             self._answer.placed.append(name)
 
@@ -341,10 +379,14 @@ class _Placing:
                 self._answer.absent[text] = "there is no such layer here"
             elif address in later:
                 self._answer.kept.append(text)
-            elif address in new.attributes:
-                keras_attributes.set_value(owners[key], attribute, new.attributes[address])
             else:
-                keras_attributes.delete(owners[key], attribute)
+                try:
+                    if address in new.attributes:
+                        keras_attributes.set_value(owners[key], attribute, new.attributes[address])
+                    else:
+                        keras_attributes.delete(owners[key], attribute)
+                except Exception as error:  # of the notebook's own classes, of many kinds
+                    self._answer.absent[text] = _reason(error)
 
     def _change(self, name: str, content: Any, target: Any) -> None:
         """Give an object of the notebook its new content."""
@@ -357,10 +399,7 @@ class _Placing:
             for attribute in content.deleted:
                 parts.delete_attribute(target, attribute)
         elif isinstance(content, generators.State):
-            try:
-                generators.set_state(target, content)
-            except (ValueError, TypeError, KeyError) as error:
-                raise Damaged(str(error)) from error
+            generators.set_state(target, content)
         elif refilling.refill(target, content):
             pass
         elif name.isidentifier():  # a table, or an array that has another shape now
@@ -371,7 +410,7 @@ class _Placing:
             parts.set_attribute(self._bindings.object(owner), attribute, content)
         self._answer.placed.append(name)
 
-    def _restore(self, name: str, entry: Mapping[str, Any], model: Model | None) -> None:
+    def _restore(self, name: str, entry: Mapping[str, Any], model: Model | None, history: Any) -> None:
         """Give a model of the notebook what the run has trained."""
         number = entry["model"]
         if model is None:
@@ -381,22 +420,26 @@ class _Placing:
         try:
             if weights is None:
                 raise trained.CannotRestore("--out has written it elsewhere")
-            trained.restore(model, weights, saved, self._custom_objects())
-        except trained.CannotRestore as error:
-            self._answer.absent[name] = str(error)
+            trained.restore(model, weights, saved, self._custom_objects(), self._optimizer_of(entry))
+        except Exception as error:  # of Keras and of files, of many kinds
+            self._answer.absent[name] = _reason(error)
             return
-        except (ValueError, OSError, KeyError) as error:
-            raise Damaged(str(error)) from error
-        if entry["history"] is not None:
-            model.history = self._decoder.decode(entry["history"])
         self._answer.placed.append(name)
-        arrays = [self._array(index) for index in entry["metrics"]]
+        if history is not None:
+            model.history = history
         try:
+            arrays = [self._array(index) for index in entry["metrics"]]
             compiled_metrics.restore(model, arrays, self._decoder.decode(entry["metric_shapes"]))
-        except trained.CannotRestore as error:
-            self._answer.absent["%s.metrics" % name] = str(error)
-        except (ValueError, TypeError, AttributeError) as error:
-            raise Damaged(str(error)) from error
+        except Exception as error:  # of Keras and of the notebook's own metrics, of many kinds
+            self._answer.absent["%s.metrics" % name] = _reason(error)
+
+    def _optimizer_of(self, entry: Mapping[str, Any]) -> Any:
+        """The notebook's optimizer that is the model's at the end of the cell; None for one that the cell has made."""
+        try:
+            optimizer = None if entry["optimizer"] is None else self._bindings.object(entry["optimizer"])
+        except Missing:
+            return None
+        return optimizer if keras_state.is_optimizer(optimizer) else None
 
     def _class(self, name: str) -> type:
         """A class of the notebook, or of the cell, whose definition has been executed here."""
@@ -452,6 +495,7 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, Any]:
         sound = sound and random_streams.are_sound(index["streams"])
         for entry in index["trained"].values():
             sound = sound and type(entry["model"]) is int and {"history", "metric_shapes"} <= entry.keys()
+            sound = sound and type(entry["optimizer"]) in (str, type(None))
             sound = sound and type(entry["metrics"]) is list
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise Damaged(str(error)) from error
@@ -462,6 +506,13 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, Any]:
 
 def _random_numbers(libraries: Sequence[str]) -> str:
     return "random numbers of %s" % " and ".join(libraries)
+
+
+def _reason(error: Exception) -> str:
+    """Why an object has not come, in one line."""
+    if isinstance(error, (trained.CannotRestore, Missing)):
+        return str(error)
+    return "it cannot be set here (%s)" % trained.first_line(error)[:MAX_REASON_CHARACTERS]
 
 
 def _number_of_model(encoded: Any) -> int | None:

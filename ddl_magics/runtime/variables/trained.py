@@ -10,7 +10,7 @@ import sys
 import tempfile
 import zipfile
 from types import ModuleType
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 from ..keras_types import Model, Optimizer, Variable, inner_optimizer
 from ..lambda_layers import functions_in
@@ -42,13 +42,20 @@ def load(path: str, custom_objects: Mapping[str, Any]) -> Model:
             os.symlink(os.path.abspath(path), named)
             return keras.models.load_model(named, custom_objects=dict(custom_objects))
     except Exception as error:  # of Keras and of the notebook's own classes, of many kinds
-        raise CannotRestore(_first_line(error)) from error
+        raise CannotRestore(first_line(error)) from error
 
 
-def restore(model: Model, weights_path: str, model_path: str | None, custom_objects: Mapping[str, Any]) -> None:
+def restore(
+    model: Model,
+    weights_path: str,
+    model_path: str | None,
+    custom_objects: Mapping[str, Any],
+    optimizer: Optimizer | None = None,
+) -> None:
     """Give `model` the weights, and the optimizer with its state, of a trained model that was pickled from it.
 
     model_path: of the trained one's .keras file; None where it could not be saved. custom_objects: as for `load`.
+    optimizer: of the notebook, which is the model's; None: a new one.
 
     Raises CannotRestore: the model has other weights, and stays as it is; or it has the weights alone.
     """
@@ -59,7 +66,10 @@ def restore(model: Model, weights_path: str, model_path: str | None, custom_obje
     config = _config(model_path)
     shapes = [tuple(array.shape) for array in weights]
     if not _weights(model) and config.get("build_config"):
-        model.build_from_config(config["build_config"])
+        try:
+            model.build_from_config(config["build_config"])
+        except Exception as error:  # of Keras and of the notebook's own classes, of many kinds
+            raise CannotRestore("it cannot be built here (%s)" % first_line(error)) from error
     if [tuple(variable.shape) for variable in _weights(model)] != shapes:
         raise CannotRestore("its weights have other shapes here")
     model.set_weights(weights)
@@ -68,9 +78,10 @@ def restore(model: Model, weights_path: str, model_path: str | None, custom_obje
             return
         raise CannotRestore("its weights have come, its optimizer has not")
     try:
-        _restore_optimizer(model, model_path, config.get("compile_config"), custom_objects)
+        with _keras_of(model).utils.custom_object_scope(dict(custom_objects)):
+            _restore_optimizer(model, model_path, config.get("compile_config"), optimizer)
     except Exception as error:  # of Keras and of the notebook's own classes, of many kinds
-        raise CannotRestore("its weights have come, its optimizer has not (%s)" % _first_line(error)) from error
+        raise CannotRestore("its weights have come, its optimizer has not (%s)" % first_line(error)) from error
 
 
 def _weights(model: Model) -> Sequence[Variable]:
@@ -80,12 +91,16 @@ def _weights(model: Model) -> Sequence[Variable]:
         return []
 
 
-def _restore_optimizer(model: Model, path: str, compiled: Any, custom_objects: Mapping[str, Any]) -> None:
+def _restore_optimizer(model: Model, path: str, compiled: Any, optimizer: Optimizer | None) -> None:
     if not compiled:
         return
-    if not _is_compiled_so(model, compiled):
-        with _keras_of(model).utils.custom_object_scope(dict(custom_objects)):
-            model.compile_from_config(compiled)
+    if optimizer is None:
+        model.compile_from_config(compiled)
+    else:
+        _set_hyperparameters(model, optimizer, compiled.get("optimizer"))
+        if model.optimizer is not optimizer or not _is_compiled_so(model, compiled):
+            settings = _decoded(model, {name: value for name, value in compiled.items() if name != "optimizer"})
+            model.compile(optimizer=optimizer, **settings)
     optimizer = getattr(model, "optimizer", None)
     if optimizer is None:
         raise CannotRestore("compile it again")
@@ -97,7 +112,22 @@ def _restore_optimizer(model: Model, path: str, compiled: Any, custom_objects: M
         if "optimizer" in file:
             if not _fits(optimizer, file["optimizer"]):
                 optimizer.build(model.trainable_variables)
-            _assign(optimizer, file["optimizer"])
+            for variable, array in list(_states(optimizer, file["optimizer"])):
+                variable.assign(array)
+
+
+def _set_hyperparameters(model: Model, optimizer: Any, stored: Any) -> None:
+    """Those in which its configuration differs from the stored one; the rate is a variable, or a schedule."""
+    current = _as_json(optimizer.get_config())
+    for name, value in stored["config"].items():
+        if name == "inner_optimizer":
+            _set_hyperparameters(model, optimizer.inner_optimizer, value)
+        elif name != "name" and value != current.get(name, value):
+            setattr(optimizer, name, _decoded(model, value))
+
+
+def _decoded(model: Model, config: Any) -> Any:
+    return _keras_of(model).saving.deserialize_keras_object(config) if isinstance(config, dict) else config
 
 
 def _fits(optimizer: Optimizer, group: Any) -> bool:
@@ -109,16 +139,19 @@ def _fits(optimizer: Optimizer, group: Any) -> bool:
     )
 
 
-def _assign(optimizer: Optimizer, group: Any) -> None:
-    """The variables of an optimizer, and of the one in it, from a group of the file."""
+def _states(optimizer: Optimizer, group: Any) -> Iterator[tuple[Variable, Any]]:
+    """(variable, its value) of an optimizer, and of the one in it, from a group of the file."""
     variables, stored = list(optimizer.variables), group["vars"]
     if len(variables) != len(stored):
         raise CannotRestore("it has %d variables here, and %d there" % (len(variables), len(stored)))
     for number, variable in enumerate(variables):
-        variable.assign(_array(stored, str(number)))
+        array = _array(stored, str(number))
+        if tuple(variable.shape) != array.shape:
+            raise CannotRestore("its variables have other shapes here")
+        yield variable, array
     inner = inner_optimizer(optimizer)
     if inner is not optimizer and "inner_optimizer" in group:
-        _assign(inner, group["inner_optimizer"])
+        yield from _states(inner, group["inner_optimizer"])
 
 
 def _array(group: Any, name: str) -> Any:
@@ -135,10 +168,14 @@ def _is_compiled_so(model: Model, compiled: Mapping[str, Any]) -> bool:
     if getattr(model, "optimizer", None) is None:
         return False
     try:
-        current = json.loads(json.dumps(model.get_compile_config(), default=str))
+        current = _as_json(model.get_compile_config())
     except (TypeError, ValueError, AttributeError):
         return False
     return bool(_without_rate(current) == _without_rate(compiled))
+
+
+def _as_json(config: Any) -> Any:
+    return json.loads(json.dumps(config, default=str))
 
 
 def _without_rate(compiled: Any) -> Any:
@@ -158,5 +195,6 @@ def _keras_of(model: Model) -> ModuleType:
     return sys.modules[names[-1]]
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Of its message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

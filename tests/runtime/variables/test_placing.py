@@ -72,7 +72,7 @@ def notebook(tmp_path):
 
 def test_what_the_cell_assigns_is_there_as_after_a_plain_cell(notebook):
     placed = notebook.run(
-        "history = {'loss': [1.0, 0.5]}\nfor step in range(3):\n    n += step\nbest = min(history['loss'])"
+        "history = {'loss': [1.0, 0.5]}\nfor step in range(3): n += step\nbest = min(history['loss']); nothing = None"
     )
     variables = notebook.variables
     assert (variables["history"], variables["best"], variables["n"], variables["step"]) == (
@@ -81,7 +81,8 @@ def test_what_the_cell_assigns_is_there_as_after_a_plain_cell(notebook):
         4,
         2,
     )
-    assert sorted(placed.placed) == ["best", "history", "n", "step"] and not placed.absent
+    assert variables["nothing"] is None
+    assert sorted(placed.placed) == ["best", "history", "n", "nothing", "step"] and not placed.absent
 
 
 def test_what_it_changes_is_changed_in_the_same_object(notebook):
@@ -456,3 +457,76 @@ def test_a_file_of_another_form_sets_nothing(notebook, change):
     before = dict(notebook.variables)
     placed = notebook.start("h = rng.random()")(change)
     assert "cannot be read" in placed.absent["the variables of the run"] and notebook.variables == before
+
+
+@keras.saving.register_keras_serializable()
+class Stubborn(keras.layers.Layer):
+    """As of a cell of the notebook."""
+
+    def __init__(self, **settings):
+        super().__init__(**settings)
+        self.limit, self.seen, self.other = 1, [], 1
+
+    def __setattr__(self, name, value):
+        if name == "limit" and hasattr(self, "limit"):
+            raise RuntimeError("the limit is fixed")
+        super().__setattr__(name, value)
+
+
+def changed_index(change):
+    """Edits the file of a run, and keeps its arrays."""
+
+    def edit(packed):
+        archive = zipfile.ZipFile(io.BytesIO(packed))
+        index = json.loads(archive.read(INDEX))
+        change(index)
+        with zipfile.ZipFile(buffer := io.BytesIO(), "w") as changed:
+            for name in archive.namelist():
+                changed.writestr(name, json.dumps(index) if name == INDEX else archive.read(name))
+        return buffer.getvalue()
+
+    return edit
+
+
+def test_what_keras_refuses_of_one_object_costs_that_object_alone(notebook):
+    words, metric = keras.layers.StringLookup(), keras.metrics.Mean()
+    two = keras.Sequential([keras.layers.StringLookup(name="a"), keras.layers.StringLookup(name="b")])
+    words.set_vocabulary(["x"])
+    for layer in two.layers:
+        layer.set_vocabulary(["x"])
+    notebook.variables.update(words=words, metric=metric, two=two)
+    end = notebook.start(
+        "words.set_vocabulary(['y'])\nmetric.update_state(3.0)\nn = 2\n"
+        "for layer in two.layers: layer.set_vocabulary(['y'])\nlayer = None"
+    )
+
+    def twice(index):
+        index["changed"]["words"]["keras"]["tables"][0][1] = ["[UNK]", "y", "y"]
+        index["changed"]["two"]["keras"]["tables"][1][1] = ["[UNK]", "y", "y"]
+
+    placed = end(changed_index(twice))
+    assert sorted(placed.placed) == ["layer", "metric", "n"] and sorted(placed.absent) == ["two", "words"]
+    assert placed.absent["words"].startswith("it cannot be set here (") and "\n" not in placed.absent["words"]
+    assert words.get_vocabulary() == ["[UNK]", "x"] and float(metric.result()) == 3.0
+    assert [layer.get_vocabulary() for layer in two.layers] == [["[UNK]", "x"]] * 2
+
+
+def test_an_attribute_that_a_class_refuses_costs_that_attribute_alone(notebook):
+    notebook.variables["layer"] = layer = Stubborn()
+    placed = notebook.run("object.__setattr__(layer, 'limit', 2); layer.seen.append(1); layer.other = 2")
+    assert placed.absent == {"layer.limit": "it cannot be set here (the limit is fixed)"}
+    assert (layer.limit, layer.seen, layer.other) == (1, [1], 2)
+
+
+def test_damage_of_what_is_decoded_late_sets_nothing_either(notebook):
+    notebook.variables["__name__"] = "__main__"
+    end = notebook.start("class Box: pass\nbox = Box()\nbox.size = 1\nn = 5\nresults.append(1)")
+
+    def damage(index):
+        for entry in index["objects"]:
+            if "instance" in entry:
+                entry["instance"][1] = [["size", {"nothing": 1}]]
+
+    placed = end(changed_index(damage))
+    assert list(placed.absent) == ["the variables of the run"] and not placed.placed
+    assert (notebook.variables["n"], notebook.variables["results"], "Box" in notebook.variables) == (1, [], False)

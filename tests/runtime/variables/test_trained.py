@@ -56,12 +56,39 @@ def test_it_goes_on_from_the_state_of_its_optimizer(tmp_path, optimizer):
     fitted(there)
     if optimizer != "schedule":
         there.optimizer.learning_rate = 0.02
-    trained.restore(model, *files(there, tmp_path), {})
+    trained.restore(model, *files(there, tmp_path), {}, optimizer_here)
     assert_equal(model, there)
     fitted(there)
     fitted(model)
     assert_equal(model, there)
     assert model.optimizer is optimizer_here
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_the_optimizer_stays_the_notebooks_whatever_the_cell_sets_in_it(tmp_path, compiles):
+    import keras
+
+    model = made(optimizer=keras.optimizers.Adam(0.01))
+    there, optimizer = pickle.loads(pickle.dumps(model)), model.optimizer
+    there.optimizer.clipnorm, there.optimizer.weight_decay = 0.5, 0.1
+    if compiles:
+        there.compile(there.optimizer, "mae")
+    fitted(there)
+    trained.restore(model, *files(there, tmp_path), {}, optimizer)
+    assert model.optimizer is optimizer and (optimizer.clipnorm, optimizer.weight_decay) == (0.5, 0.1)
+    assert model.loss == there.loss
+    fitted(there)
+    fitted(model)
+    assert_equal(model, there)
+
+
+def test_a_new_optimizer_of_the_cell_is_not_the_notebooks(tmp_path):
+    model = made()
+    there, optimizer = pickle.loads(pickle.dumps(model)), model.optimizer
+    there.compile("adam", "mse")
+    fitted(there)
+    trained.restore(model, *files(there, tmp_path), {})
+    assert model.optimizer is not optimizer and int(optimizer.iterations) == 0 and int(model.optimizer.iterations) == 2
 
 
 @pytest.mark.parametrize("built", [True, False], ids=["built", "unbuilt"])
@@ -117,4 +144,5 @@ def test_a_file_that_refers_to_another_is_not_read(tmp_path):
         for name, data in parts.items():
             archive.writestr(name, data)
     with pytest.raises(trained.CannotRestore, match="refers to another"):
-        trained.restore(model, weights, saved, {})
+        trained.restore(model, weights, saved, {}, model.optimizer)
+    assert int(model.optimizer.iterations) == 0
