@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
-from ..keras_types import Model, Variable
+from ..keras_types import Metric, Model, Variable
 from ..training import metric_shapes
+from . import keras_attributes
 from .keras_state import array_of
 from .trained import CannotRestore
 
@@ -30,6 +31,37 @@ def restore(model: Model, arrays: Sequence[Any], built_for: Any) -> None:
         raise CannotRestore("their states have other shapes here: evaluate() sets them")
     for variable, array in zip(variables, arrays):
         variable.assign(array)
+
+
+def objects(model: Any) -> Iterator[tuple[str, Metric]]:
+    """(what follows the model's text, the metric) of those objects that `compile` has got: no names, no functions."""
+    container = vars(model).get("_compile_metrics") or vars(model).get("compiled_metrics")
+    waiting: list[Any] = [getattr(container, name, None) for name in ("_user_weighted_metrics", "_user_metrics")]
+    while waiting:
+        entry = waiting.pop()
+        if isinstance(entry, (list, tuple)):
+            waiting.extend(reversed(entry))
+        elif isinstance(entry, dict):
+            waiting.extend(reversed(list(entry.values())))
+        elif hasattr(entry, "update_state"):
+            yield ".metrics[%r]" % entry.name, entry
+
+
+def attributes_of_new(metric: Metric) -> Iterator[str]:
+    """The attributes in which a metric that the cell has made differs from the one that the notebook makes of its
+    configuration."""
+    kind: Any = type(metric)
+    try:
+        new = kind.from_config(metric.get_config())
+    except Exception:  # of the cell's own class, of any kind: the model cannot be compiled in the notebook either
+        return
+    prints = [keras_attributes.prints(keras_attributes.owners_of(value, ())) for value in (new, metric)]
+    yield from (name for _, name in keras_attributes.changed(*prints))
+
+
+def compilation(model: Any) -> Any:
+    """An object that each `compile` makes anew; None of a model that is not compiled."""
+    return vars(model).get("_compile_config", vars(model).get("compiled_loss"))
 
 
 def _variables(model: Model) -> list[Variable]:

@@ -50,6 +50,11 @@ class CellVariables:
             text: print_of(value, text in written) for text, value in self._notebooks.items() if is_compared(value)
         }
         self._written = written
+        self._compilations = {
+            text: compiled_metrics.compilation(value)
+            for text, value in self._notebooks.items()
+            if keras_state.is_a(value, "Model")
+        }
 
     def note_streams(self) -> None:
         """At the end of the cell, before a model is saved: Keras draws a number for that."""
@@ -97,6 +102,7 @@ class CellVariables:
                 is_new = self._is_new(name, value)
                 (of_keras if is_tool and is_new else absent)[name] = str(error)
         absent.update(self._copied(models, values))
+        absent.update(self._compiled(models))
         deleted = [name for name in sorted(self._assigned) if name not in namespace] if finished else []
         defined = self._defined(namespace)
         if not finished:
@@ -138,6 +144,24 @@ class CellVariables:
             if after != before and not keras_state.comes_with(restored, value, before, after):
                 changed.append((text, value))
         return sorted(new + changed, key=lambda pair: size(pair[1]))
+
+    def _compiled(self, models: Sequence[Model]) -> dict[str, str]:
+        """What does not come of a `compile` in the cell."""
+        absent = {}
+        for text, compilation in self._compilations.items():
+            model = self._notebooks[text]
+            if compiled_metrics.compilation(model) is compilation:
+                continue
+            if not any(model is trained for trained in models):
+                absent["%s.compile" % text] = (
+                    "a model that the cell does not fit is not compiled here: compile it again"
+                )
+            for step, metric in compiled_metrics.objects(model):
+                if not any(metric is value for value in self._notebooks.values()):
+                    reason = "a new metric has only its configuration here: make it in a cell before"
+                    names = compiled_metrics.attributes_of_new(metric)
+                    absent.update({"%s%s.%s" % (text, step, name): reason for name in names})
+        return absent
 
     def _is_new(self, name: str, value: Any) -> bool:
         """Whether the value is none of the notebook's objects of this name; None is no object."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import types
 from typing import Any, Iterator, Mapping
 
+from . import compiled_metrics
 from .keras_state import classes, has_state, is_a
 
 #: More are not looked at: a list of many objects is compared as one value.
@@ -53,6 +54,7 @@ def _contents(value: Any) -> Iterator[tuple[str, Any]]:
         yield from ((".%s" % name, content) for name, content in sorted(attributes(value).items()))
     elif is_a(value, "Layer"):
         yield from ((".%s" % name, content) for name, content in _state_beside_layers(value))
+        yield from compiled_metrics.objects(value)
     elif isinstance(value, (dict, list, tuple)) and _PLAIN_TYPES.issuperset(
         map(type, value.values() if isinstance(value, dict) else value)
     ):

@@ -530,3 +530,51 @@ def test_damage_of_what_is_decoded_late_sets_nothing_either(notebook):
     placed = end(changed_index(damage))
     assert list(placed.absent) == ["the variables of the run"] and not placed.placed
     assert (notebook.variables["n"], notebook.variables["results"], "Box" in notebook.variables) == (1, [], False)
+
+
+@keras.saving.register_keras_serializable()
+class Seen(keras.metrics.Mean):
+    """Of a cell of the notebook: it keeps a list."""
+
+    def __init__(self, name="seen"):
+        super().__init__(name)
+        self.sums = []
+
+    def update_state(self, truth, predicted, sample_weight=None):
+        self.sums.append(float(keras.ops.sum(truth)))
+        super().update_state(truth)
+
+    def get_config(self):
+        return {"name": self.name}
+
+
+@pytest.fixture
+def compiled(notebook):
+    """A notebook with a compiled model whose metric is an object."""
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", metrics=["mae", seen := Seen()], run_eagerly=True)
+    notebook.variables.update(model=model, rows=np.ones((4, 1)), Seen=Seen)
+    return notebook, seen
+
+
+def test_what_a_metric_of_compile_keeps_in_python_comes(compiled):
+    notebook, seen = compiled
+    sums = seen.sums
+    placed = notebook.run("score = model.evaluate(rows, rows, batch_size=2, verbose=0)[0]")
+    assert not placed.absent and seen.sums is sums == [2.0, 2.0] and float(seen.result()) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("model.compile('adam', 'mse')", {"model.compile": "that the cell does not fit"}),
+        (
+            "model.compile('sgd', 'mse', metrics=[Seen('own')], run_eagerly=True)\nn = model.evaluate(rows, rows)[0]",
+            {"model.compile": "compile it again", "model.metrics['own'].sums": "make it in a cell before"},
+        ),
+    ],
+)
+def test_what_does_not_come_of_a_compile_is_said(compiled, source, lines):
+    notebook, _ = compiled
+    absent = notebook.run(source).absent
+    assert absent.keys() == lines.keys() and all(text in absent[name] for name, text in lines.items())
