@@ -116,13 +116,21 @@ def ragged_column(batch: Batch, columns: Sequence[Column]) -> str | None:
 def ragged_in_metadata(metadata: Any, columns: Sequence[Column], shapes: Sequence[Sequence[int]]) -> str | None:
     """A column that may be ragged, and of which a row group has more or fewer values than lists of one length have."""
     lengths = {column["name"]: shape[0] for column, shape in zip(columns, shapes) if "ragged" in column}
-    for group in range(metadata.num_row_groups if lengths else 0):
+    if not lengths:
+        return None
+    names: set[str] = set(metadata.schema.to_arrow_schema().names)
+    chunks: list[tuple[int, str]] = []
+    for number in range(metadata.num_columns):
+        path = metadata.schema.column(number).path  # such as NAME.list.element, where NAME may have dots, too
+        starts = (path[:end] for end in range(len(path), 0, -1) if path[end : end + 1] in (".", ""))
+        name = next(start for start in starts if start in names)
+        if name in lengths:
+            chunks.append((number, name))
+    for group in range(metadata.num_row_groups):
         row_group = metadata.row_group(group)
-        for chunk in map(row_group.column, range(row_group.num_columns)):
-            for name, length in lengths.items():
-                is_list = chunk.path_in_schema.startswith(name + ".")
-                if is_list and chunk.num_values != row_group.num_rows * length:
-                    return name
+        for number, name in chunks:
+            if row_group.column(number).num_values != row_group.num_rows * lengths[name]:
+                return name
     return None
 
 

@@ -5,6 +5,8 @@ import json
 import keras
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 from support import comparison, launch
@@ -12,7 +14,7 @@ from support.feeds import LocalSpark, learned, open_rank, refusal, shares, spec
 
 import ddl_magics
 from ddl_magics.models import signature
-from ddl_magics.runtime.data import by_value, packing
+from ddl_magics.runtime.data import by_value, packing, parquet
 from ddl_magics.runtime.scoring import scorer, windows
 
 ROWS = 61
@@ -135,6 +137,25 @@ def test_rows_are_scored_as_they_were_in_training(tmp_path, padding):
         else:
             assert (numbers.dtype, numbers.to_list()) == (tf.int64, [row[0] for row in batch])
             assert texts.to_list() == encoded([row[1] for row in batch])
+
+
+def test_each_row_group_tells_of_lists_of_another_length(tmp_path):
+    """Also where names have dots, and other columns' names begin in the same way."""
+    columns = [{"name": name, "ragged": "if needed"} for name in ("a.b", "a", "c")]
+
+    def ragged(**tables):
+        path = tmp_path / "file.parquet"
+        table = pa.table({name: pa.array(lists, pa.list_(pa.int64())) for name, lists in tables.items()})
+        pq.write_table(table, path, row_group_size=2)
+        return parquet.ragged_in_metadata(pq.read_metadata(path), columns, [[2], [2], [1]])
+
+    uniform = [[1, 2]] * 6
+    tables = {"c": [[1]] * 6, "a": uniform, "abc": [[1], []] * 3}
+    assert ragged(**tables) is None
+    assert ragged(**tables, **{"a.b": uniform}) is None
+    assert ragged(**tables, **{"a.b": [*uniform[:4], [1], [2]]}) == "a.b"
+    assert ragged(**{**tables, "c": [[1]] * 5 + [[1, 2]]}) == "c"
+    assert parquet.ragged_in_metadata(pq.read_metadata(tmp_path / "file.parquet"), [{"name": "c"}], [[1]]) is None
 
 
 def test_predictions_and_evaluations_of_ragged_and_padded_rows(spark, tmp_path):
