@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -211,8 +210,10 @@ def model_content(model: Any) -> bytes:
 def _lambda_layers(model: Any, content: bytes, custom_objects: Mapping[str, Any] | None) -> dict[str, Any]:
     """The options for the Lambda layers of a model: a Keras model of this process, or a file that a run has trained."""
     python = trained_models.python_of(content) if isinstance(model, str | Path) else lambda_layers.this_python()
-    of_notebook = lambda_layers.objects(content, python, vars(sys.modules["__main__"]))
-    return {"code_python": python, "custom_objects": {**of_notebook, **(custom_objects or {})}}
+    return {
+        "code_python": python,
+        "custom_objects": lambda_layers.objects_of_notebook(content, python, custom_objects),
+    }
 
 
 def training_inputs(run: str, spec: RunSpec, events: Iterable[ev.RawEvent]) -> Inputs:

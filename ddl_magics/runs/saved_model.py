@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -41,7 +40,7 @@ def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> A
     try:
         if lambda_layers.functions_in(str(path)) == ([], []):
             return keras.models.load_model(path, custom_objects=dict(custom_objects or {}))
-        return _with_lambda_layers(path.read_bytes(), custom_objects or {})
+        return _with_lambda_layers(path.read_bytes(), custom_objects)
     except (TypeError, AttributeError) as error:  # Keras raises TypeError for a class that it cannot construct
         reason = str(error).split(". ")[0].splitlines()[0]
         saved_by = keras_version.saved_by(path)
@@ -58,10 +57,10 @@ def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> A
         ) from error
 
 
-def _with_lambda_layers(content: bytes, custom_objects: Mapping[str, Any]) -> Any:
+def _with_lambda_layers(content: bytes, custom_objects: Mapping[str, Any] | None) -> Any:
     python = trained_models.python_of(content)
-    of_notebook = lambda_layers.objects(content, python, vars(sys.modules["__main__"]))
+    named_objects = lambda_layers.objects_of_notebook(content, python, custom_objects)
     with scratch.folder("model") as folder:  # the file itself may change before Keras reads it
         path = Path(folder) / "model.keras"
         path.write_bytes(content)
-        return lambda_layers.load(str(path), {**of_notebook, **custom_objects}, python)
+        return lambda_layers.load(str(path), named_objects, python)

@@ -63,6 +63,13 @@ def objects(model: bytes | str, python: str | None, namespace: Mapping[str, Any]
     return {name: namespace[name] for name in {*functions, *_names(codes)} if name in namespace}
 
 
+def objects_of_notebook(
+    model: bytes | str, python: str | None, custom_objects: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """`objects` of this process' notebook, and the user's own, which come first."""
+    return {**objects(model, python, vars(sys.modules["__main__"])), **(custom_objects or {})}
+
+
 def load(path: str, custom_objects: Mapping[str, Any], python: str | None, **options: Any) -> Any:
     """Keras' `load_model` of a `.keras` file. custom_objects: also the values that the code of Lambda layers names.
 
