@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
 
 import numpy as np
+
+from ..spark import jvm_gateway
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,6 +123,25 @@ def session_of(frame: DataFrame) -> SparkSession:
     return session
 
 
+def selected(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The columns of a Spark DataFrame with these names, in their order; at least one."""
+    first_name, *other_names = map(quoted, names)
+    if not other_names:
+        return frame.select(first_name)
+    return _of_java(frame, frame._jdf.select(first_name, jvm_gateway.strings(session_of(frame)._jvm, other_names)))
+
+
+def numbered(frame: DataFrame) -> DataFrame:
+    """A Spark DataFrame with the names c0, c1, ...: Spark does not find one with a dot, or that is there twice."""
+    names = ["c%d" % number for number in range(len(frame.columns))]
+    return _of_java(frame, frame._jdf.toDF(jvm_gateway.strings(session_of(frame)._jvm, names)))
+
+
+def _of_java(frame: DataFrame, java_frame: Any) -> DataFrame:
+    """java_frame: made of that of `frame`. Before Spark 3.3, pyspark's frames have an SQLContext for a session."""
+    return type(frame)(java_frame, frame.sparkSession if hasattr(frame, "sparkSession") else frame.sql_ctx)
+
+
 def check_case(frame_name: str, frame: DataFrame, column_names: Sequence[str]) -> None:
     """Raises `DataError` where Spark cannot tell one of these columns from another one by its name."""
     if not is_spark(frame) or session_of(frame).conf.get("spark.sql.caseSensitive", "false") == "true":
@@ -149,6 +171,15 @@ def describe_columns(frame_name: str, frame: DataFrame, names: Sequence[str], re
         fields = {field.name: field for field in frame.schema.fields}
         return [_describe_spark(frame_name, fields[name], reader_code) for name in names]
     return [_describe_pandas(frame_name, series, name) for name, series in zip(names, pandas_columns(frame, names))]
+
+
+def describable(frame_name: str, frame: DataFrame) -> dict[str, Column]:
+    """`describe` of the columns of a Spark DataFrame that a tensor can hold."""
+    columns = {}
+    for field in frame.schema.fields:
+        with contextlib.suppress(DataError):
+            columns[field.name] = _describe_spark(frame_name, field, "")
+    return columns
 
 
 def _unsupported(frame_name: str, name: str, kind: object, example: str = "") -> DataError:

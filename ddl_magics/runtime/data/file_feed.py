@@ -7,7 +7,6 @@ through all files and keeps its own rows: reading is so much cheaper than Spark'
 
 from __future__ import annotations
 
-import contextlib
 import urllib.parse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Sequence
@@ -17,7 +16,7 @@ import numpy as np
 from ..run_spec import RunSpec
 from ..spark import jvm_gateway, slots, spark_error
 from . import by_value, conditions, feed, file_systems, packing, parquet, roles, tfrecord
-from .columns import DataError, describe, is_spark
+from .columns import DataError, describable
 from .feed import Feed
 
 if TYPE_CHECKING:
@@ -50,16 +49,9 @@ def listed(source: FileSource | None, spec: RunSpec, plan: DataPlan) -> Files | 
         return None
     if source.format == "tfrecord":
         return Files("tfrecord", source.uris(), None if condition else [])
-    return Files("parquet", source.uris(), conditions.read(condition, _described(plan)) if condition else [])
-
-
-def _described(plan: DataPlan) -> dict[str, Column]:
-    """The columns of the files that --data could have."""
-    described = {}
-    for name in plan.frame.columns if is_spark(plan.frame) else ():
-        with contextlib.suppress(DataError):  # of another type
-            described[name] = describe(plan.name, plan.frame, name)
-    return described
+    return Files(
+        "parquet", source.uris(), conditions.read(condition, describable(plan.name, plan.frame)) if condition else []
+    )
 
 
 def prepare(sc: SparkContext, plan: DataPlan, group: str, files: Files | None) -> Feed:

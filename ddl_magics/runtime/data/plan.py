@@ -9,7 +9,7 @@ import numpy as np
 from ..run_spec import RunSpec
 from . import roles, sorting, sources
 from .cache_option import CacheOption
-from .columns import DataError, check_frame, describe_columns, frame_named, is_spark, quoted
+from .columns import DataError, check_frame, describe_columns, frame_named, is_spark, selected
 from .roles import Roles, choose
 from .sequences import SequencePlan
 
@@ -114,4 +114,4 @@ class DataPlan:
             return sorting.sort_pandas(name, frame, self.sequences)
         if not is_spark(frame):
             return frame
-        return frame.select(list(map(quoted, self._names)))
+        return selected(frame, self._names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Iterable, Mapping, Sequence
 
 from ..data import by_value
-from ..data.columns import DataError, check_column, describe_columns, quoted, session_of
+from ..data.columns import DataError, check_column, describe_columns, selected, session_of
 from ..data.roles import Choice, TensorColumns, indices, label_texts, uses_of
 from ..spark import jvm_gateway, spark_error
 from . import evaluator
@@ -61,7 +61,7 @@ def evaluate(
     labelled, labels = _with_labels(frame, inputs, label, weight)
     names = [*read, *(column["name"] for column in labelled["columns"][len(read) :])]
     plan: Plan = {"inputs": labelled, "indices": list(range(len(names))), "batch_rows": batch_rows, "lenient": False}
-    rows = frame.select(*map(quoted, names)).rdd
+    rows = selected(frame, names).rdd
     sc = session_of(frame).sparkContext
     tasks = Tasks(sc, model, custom_objects or {}, code_python, compiled=True)
     shipped = by_value.functions_of(evaluator)

@@ -26,8 +26,6 @@ FAIL, NULL = "fail", "null"
 TRIED_ROWS = 1000
 #: Numbers in the rows that a task holds at once. Each is a Python object before it is in an array: 130 MB.
 MOST_NUMBERS = 4_000_000
-#: Bytes of an Arrow batch. Larger rows are scored one by one.
-MOST_ARROW_BYTES = 256 << 20
 #: The job group of Spark jobs that run before a prediction.
 GROUP = "ddl_magics prediction"
 #: What messages call the frame, and what names its columns.
@@ -87,7 +85,8 @@ class Predictor:
         times = [i for i, field in enumerate(frame.schema.fields) if isinstance(field.dataType, TimestampType)]
         frame = _applied(frame, "unix_micros", times)
         read = windows or [column["name"] for column in inputs["columns"]]
-        indices = [list(frame.columns).index(name) for name in read]
+        positions = {name: index for index, name in reversed(list(enumerate(frame.columns)))}
+        indices = [positions[name] for name in read]
         plan: Plan = {"inputs": inputs, "indices": indices, "batch_rows": self._batch_rows, "lenient": self._lenient}
         session = session_of(frame)
         task = Tasks(session.sparkContext, self._model, self._custom_objects, self._code_python)
@@ -115,12 +114,12 @@ class Predictor:
         """Whether Spark hands over columns instead of rows, which takes less time."""
         inputs, session = plan["inputs"], session_of(frame)
         row_bytes = sum(8 * int(np.prod(shape)) for shape in inputs["shapes"] or [])
-        rows = int(session.conf.get(arrow.BATCH_ROWS, "10000") or 0)  # 0: the partition's
         return (
             not self._lenient
             and all(map(arrow.is_apt, inputs["columns"]))
+            and not any("ragged" in column for column in inputs["columns"])  # nothing bounds the length of a list
             and all(arrow.travels(field.dataType) for field in frame.schema.fields)
-            and 0 < row_bytes * rows <= MOST_ARROW_BYTES
+            and arrow.fits(frame, row_bytes)
             and arrow.is_everywhere(jvm_gateway.separate_context(session.sparkContext), GROUP)
         )
 

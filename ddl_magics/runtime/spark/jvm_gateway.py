@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 import warnings
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 from .pyspark_types import DataFrame, Rdd, SparkConf, SparkContext
 
@@ -80,6 +80,13 @@ def collect(rdd: Rdd, group: str, description: str) -> Any:
     # The method that replaces this one needs pinned threads.
     warnings.filterwarnings("ignore", "Deprecated in 3.1, Use pyspark.InheritableThread", FutureWarning)
     return rdd.collectWithJobGroup(group, description)
+
+
+def strings(jvm: Any, texts: Sequence[str]) -> Any:
+    """The String[] of one or more texts, made by one call of the JVM; py4j's own conversion makes one for each text."""
+    joined = "".join(texts)
+    separator = next(character for character in map(chr, range(0xFFFF, 0xE000, -1)) if character not in joined)
+    return jvm.java.util.regex.Pattern.compile(separator).split(separator.join(texts), -1)
 
 
 def dataframe_rdd(frame: DataFrame, sc: SparkContext, group: str) -> Rdd:

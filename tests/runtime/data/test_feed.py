@@ -20,12 +20,13 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from pyspark.ml.linalg import Vectors
 from support.feeds import LocalSpark, batches, open_rank, prepare, refusal, shares, spec
 from support.paths import ROOT
 
 from ddl_magics.runtime import package, scratch
-from ddl_magics.runtime.data import by_value, packing, rank_data, reader, row_order, share_files
-from ddl_magics.runtime.data.columns import DataError
+from ddl_magics.runtime.data import arrow, by_value, packing, rank_data, reader, row_order, share_files
+from ddl_magics.runtime.data.columns import DataError, numbered, quoted, selected
 from ddl_magics.runtime.data.plan import DataPlan
 
 
@@ -43,6 +44,56 @@ def numbers(spark, rows):
 
 
 # Shares
+
+
+@pytest.mark.timeout(240)
+def test_columns_of_spark_are_not_asked_for_one_by_one(spark, monkeypatch, tmp_path):
+    """A call of the JVM for each of 3,000 columns takes a minute, as it looks up each among all."""
+    from py4j.clientserver import ClientServerConnection
+
+    kinds = "cast(id + %d as double)", "cast(id %% 7 + %d as int)", "id %% 2 = %d %% 2"
+    columns = [kinds[k % 3] % k + f" as `x.{k}`" for k in range(arrow.WIDE)]
+    frame = spark.range(0, 24, 1, 3).selectExpr("id", *columns, "cast(id % 2 as int) y")
+    send, calls = ClientServerConnection.send_command, []
+    monkeypatch.setattr(ClientServerConnection, "send_command", lambda *arguments: calls.append(1) or send(*arguments))
+    manifest, folders, made = shares(spark, frame, tmp_path, workers=2)
+    assert len(calls) < 1.5 * arrow.WIDE, "some 300 for any frame"
+    rows = [row for rank in range(2) for batch in batches(open_rank(manifest, folders, rank, 8)[0]) for row in batch[0]]
+    expected = frame.drop("y").toPandas().astype("float32").to_numpy()
+    np.testing.assert_array_equal(sorted(map(list, rows)), expected)
+    made.close()
+
+
+def test_columns_of_any_name_go_through_one_call_of_the_jvm(spark):
+    names = ["a.b", "a", "a`b", "a,b", "a\nb", "\uffff", "\ufffe", "ä 😀", "*", "a.*", "\\Q[", '"']
+    frame = spark.range(2).selectExpr(*(f"id + {k} as {quoted(name)}" for k, name in enumerate(names)))
+    assert selected(frame, names[::-1]).columns == names[::-1]
+    assert [tuple(row) for row in selected(frame, names[3:8]).collect()] == [(3, 4, 5, 6, 7), (4, 5, 6, 7, 8)]
+    assert selected(frame, names[:1]).columns == names[:1]
+    assert numbered(frame).columns == [f"c{k}" for k in range(len(names))]
+    assert numbered(frame).first() == tuple(range(len(names)))
+
+
+def test_vectors_become_arrays_at_once(spark):
+    rows = [(Vectors.dense([1, 2]), 3, Vectors.sparse(3, {1: 4.0})), (None, 5, Vectors.dense([6, 7, 8]))]
+    frame = spark.createDataFrame(rows, ["v", "id", "a.b"])
+    columns = [{"vector": True}, {"vector": False}, {"vector": True}]
+    made = arrow._with_arrays(frame, columns)
+    assert [tuple(row) for row in made.collect()] == [([1, 2], 3, [0, 4, 0]), (None, 5, [6, 7, 8])]
+    assert made._jdf.queryExecution().analyzed().toString().count("Project") == 2, "with the new names"
+
+
+def test_rows_too_large_for_a_batch_of_arrow_go_one_by_one(spark):
+    frame, rows = spark.range(1), "spark.sql.execution.arrow.maxRecordsPerBatch"
+    columns = [{"name": "id", "dtype": "i8", "depth": 0, "vector": False}]
+    bound = arrow.MOST_BYTES // 10_000
+    assert arrow.takes(frame, columns) and arrow.fits(frame, bound) and not arrow.fits(frame, bound + 1)
+    for number in ("0", "-1", str(arrow.MOST_BYTES)):
+        spark.conf.set(rows, number)
+        try:
+            assert not arrow.takes(frame, columns)
+        finally:
+            spark.conf.unset(rows)
 
 
 def test_a_column_is_not_looked_for_among_all_others(local):

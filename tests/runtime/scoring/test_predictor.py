@@ -14,7 +14,7 @@ from support.stored import trained
 from ddl_magics import CannotScore, predict
 from ddl_magics.runtime.data import arrow, packing
 from ddl_magics.runtime.scoring import scorer
-from ddl_magics.runtime.scoring.predictor import _casts, bounded
+from ddl_magics.runtime.scoring.predictor import Predictor, _casts, bounded
 from ddl_magics.runtime.scoring.windows import with_windows
 
 pytestmark = pytest.mark.timeout(300)
@@ -111,6 +111,21 @@ def test_rows_without_a_value_have_no_prediction(frame, line):
     theirs = line.predict(given, verbose=0)[:, 0]
     for i in (1, 8, 10, ROWS - 1):
         assert found[i]["prediction"] == pytest.approx(theirs[i], rel=1e-5)
+
+
+def test_lists_of_several_lengths_are_scored_row_by_row(frame, monkeypatch):
+    """A batch of Arrow has 10,000 rows, and the shape of such a list does not bound it."""
+    monkeypatch.setattr(arrow, "is_everywhere", lambda sc, group: True)
+    given = frame.selectExpr("id", "array(id) ids")
+    options = {"output": "p", "batch_rows": 8, "on_error": "fail"}
+
+    def takes_arrow(**column):
+        described = {"name": "ids", "dtype": "<i8", "depth": 1, "vector": False, **column}
+        plan = {"inputs": {"columns": [described], "shapes": [[]]}}
+        return Predictor(b"", ["ids"], **options)._takes_arrow(given, plan)
+
+    assert takes_arrow() and takes_arrow(pad=3)
+    assert not takes_arrow(ragged="always") and not takes_arrow(ragged="if needed")
 
 
 @pytest.mark.slow
