@@ -168,8 +168,14 @@ class Follower:
             self._queue.leave(self.spec.run)
             for problem in self.trackers.finish():
                 self.recorder.emit("notice", level="warning", message=problem)
+            self._forget_folder()
             self.timeline.settle()
             self._decided.set()
+
+    def _forget_folder(self) -> None:
+        """Release what was in the notebook's folder, which may be megabytes, if no file is left to be placed there."""
+        if all(file.path for file in cell_files.cell_files(self.timeline.events()).values()):
+            self._before = cell_files.FolderState(self._before.began)
 
     def _end_unfollowed(self, problem: str) -> None:
         """Mark the run, or its results, as lost. Stop a run that nobody can attach to: it would hold its slots."""

@@ -35,7 +35,7 @@ def runs(tmp_path, monkeypatch):
 def export(folder, file="model.keras", inputs=("load", "heat")):
     folder.mkdir()
     (folder / file).write_bytes(b"weights")
-    about = {"format": "keras" if file.endswith(".keras") else "onnx", "model": file, "inputs": inputs}
+    about = {"format": "keras" if file.endswith(".keras") else "onnx", "model": file, "inputs": inputs, "versions": {}}
     (folder / "ddl_magics.json").write_text(json.dumps(about))
     return folder
 
