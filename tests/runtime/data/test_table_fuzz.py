@@ -60,7 +60,7 @@ NOT_IN_CSV += ("Int64 with gaps", "boolean with gaps", "float with gaps")
 #: (kind, way): a line may refuse it, as files have null where pandas has NaN, and pandas has Python's own decimals.
 MAY_BE_REFUSED = [
     ("decimal", "pandas"),
-    *[("float with gaps", way) for way in ("spark", "pandas' file", "arrow's file")],
+    *[("float with gaps", way) for way in ("spark", "pandas' file", "arrow's file", "polars' file")],
 ]
 NOT_IN_POLARS = ("objects with gaps",)
 NAMES = ["b", "größe", "x y", "a.b", "per cent %", "m²", "Z"]
