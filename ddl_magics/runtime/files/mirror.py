@@ -18,6 +18,7 @@ from collections import deque
 from typing import Iterator
 
 from .. import scratch
+from .names import is_below
 
 #: So many entries of a folder's subfolders are mirrored at once, as each is a link to make and to remove: with
 #: thousands, runs one after another would wait for a second, as ext4 passes over inodes that were freed lately. Further
@@ -208,8 +209,7 @@ class Mirror:
     def removed(self, folder: str) -> Iterator[str]:
         """What the cell has removed below a folder, by its path there; a folder ends with a slash."""
         for above, entries in self._expanded.items():
-            inside = above == folder or above.startswith(folder + os.sep)
-            for name, is_real_folder in entries if inside and is_folder(self.of(above)) else ():
+            for name, is_real_folder in entries if is_below(above, folder) and is_folder(self.of(above)) else ():
                 path = os.path.join(above, name)
                 if not _exists(self.of(path)) and _exists(path):
                     yield os.path.relpath(path, folder) + (os.sep if is_real_folder else "")

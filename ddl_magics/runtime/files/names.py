@@ -11,6 +11,11 @@ FILES = "files/"
 LISTED = 3
 
 
+def is_below(path: str, folder: str) -> bool:
+    """Whether a path is a folder, or in it. Both are absolute and normalized; the folder is not the root."""
+    return path == folder or path.startswith(folder + os.sep)
+
+
 def is_inside(name: str) -> bool:
     """Whether a name, with slashes, can be shown, and stays within the folder that it is relative to."""
     components = name.split("/")

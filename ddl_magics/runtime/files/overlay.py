@@ -15,6 +15,7 @@ from collections import deque
 from typing import Iterator, NamedTuple
 
 from . import namespaces
+from .names import is_below
 
 #: In the rank's scratch folder.
 _FOLDER = "view"
@@ -184,12 +185,8 @@ def _linked_folders(folder: str) -> list[str]:
                         linked.add(target if os.path.isdir(target) else os.path.dirname(target))
                 elif entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
                     folders.append(entry.path)
-    outer = [path for path in linked if not any(_is_below(path, above) for above in (folder, *(linked - {path})))]
+    outer = [path for path in linked if not any(is_below(path, above) for above in (folder, *(linked - {path})))]
     return sorted(outer)
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(os.path.join(folder, ""))
 
 
 def _is_whiteout(entry: os.DirEntry[str]) -> bool:

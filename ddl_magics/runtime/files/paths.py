@@ -20,6 +20,7 @@ import sys
 from typing import Any, Callable, Iterable
 
 from .mirror import Mirror, is_folder
+from .names import is_below
 
 _getcwd, _chdir = os.getcwd, os.chdir
 
@@ -142,13 +143,13 @@ class Paths:
         return None
 
     def _is_mirrored(self, absolute: str) -> bool:
-        return _is_below(absolute, self._mirrored)
+        return _is_below_any(absolute, self._mirrored)
 
     def _is_covered(self, absolute: str) -> bool:
-        return _is_below(absolute, self._covered)
+        return _is_below_any(absolute, self._covered)
 
     def _in_scratch(self, absolute: str) -> bool:
-        return _is_below(absolute, self._scratch)
+        return _is_below_any(absolute, self._scratch)
 
     # -- hooks
 
@@ -290,9 +291,9 @@ def _set_hook(owner: Any, name: str, plain: Any, hooked: Any) -> None:
     setattr(owner, name, hooked)
 
 
-def _is_below(path: str, folders: Iterable[str]) -> bool:
+def _is_below_any(path: str, folders: Iterable[str]) -> bool:
     """Whether a path is one of these folders, or in one."""
-    return any(path == folder or path.startswith(folder + os.sep) for folder in folders)
+    return any(is_below(path, folder) for folder in folders)
 
 
 def _text(path: Any) -> str | None:
