@@ -35,7 +35,7 @@ def restore(model: Model, arrays: Sequence[Any], built_for: Any) -> None:
 
 def objects(model: Any) -> Iterator[tuple[str, Metric]]:
     """(what follows the model's text, the metric) of those objects that `compile` has got: no names, no functions."""
-    container = vars(model).get("_compile_metrics") or vars(model).get("compiled_metrics")
+    container = _container(model)
     waiting: list[Any] = [getattr(container, name, None) for name in ("_user_weighted_metrics", "_user_metrics")]
     while waiting:
         entry = waiting.pop()
