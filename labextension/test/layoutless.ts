@@ -1,4 +1,4 @@
-/** A document without a layout, where everything is visible, and whose clock and frames a test moves. */
+/** A document without a layout, where everything in it is visible, and whose clock and frames a test moves. */
 
 import { vi } from "vitest";
 
@@ -21,11 +21,31 @@ export async function seconds(time: number): Promise<void> {
   await vi.advanceTimersByTimeAsync(time * 1000);
 }
 
+const observers = new Set<Observer>();
+
+class Observer {
+  constructor(readonly call: () => void) {}
+  observe() {
+    observers.add(this);
+  }
+  disconnect() {
+    observers.delete(this);
+  }
+}
+
+/** Tells all observers of sizes that a size has changed. */
+export function resize(): void {
+  for (const { call } of observers) call();
+}
+
 /** now: seconds since the epoch. */
 export function begin(now: number): void {
   vi.useFakeTimers({ now: now * 1000 });
-  vi.stubGlobal("ResizeObserver", class { observe() {} disconnect() {} }); // biome-ignore format: a stub
-  vi.spyOn(HTMLElement.prototype, "offsetParent", "get").mockReturnValue(document.body);
+  observers.clear();
+  vi.stubGlobal("ResizeObserver", Observer);
+  vi.spyOn(HTMLElement.prototype, "offsetParent", "get").mockImplementation(function (this: HTMLElement) {
+    return this.isConnected ? document.body : null;
+  });
   document.body.replaceChildren();
 }
 

@@ -12,6 +12,8 @@ export abstract class LiveView {
   private removeThemeListener = () => {};
   private clock: ReturnType<typeof setInterval> | undefined;
   private frame = 0;
+  private readonly observer = new ResizeObserver(() => this.resized());
+  private isShown = false;
 
   constructor(className: string) {
     this.root = h("section", { class: className });
@@ -30,6 +32,7 @@ export abstract class LiveView {
   dispose(): void {
     cancelAnimationFrame(this.frame);
     clearInterval(this.clock);
+    this.observer.disconnect();
     this.removeThemeListener();
     this.root.remove();
   }
@@ -42,10 +45,26 @@ export abstract class LiveView {
   /** Called once, when the root has its content. */
   protected start(host: HTMLElement): void {
     host.append(this.root);
+    this.observer.observe(this.root);
     this.removeThemeListener = onThemeChange(() => this.recolour());
     this.clock = setInterval(() => this.tick(), CLOCK_MS);
     this.recolour();
     this.draw();
+  }
+
+  /**
+   * The view has a place in the page now: JupyterLab makes the cells far below the fold outside of the document, where
+   * no element has a colour and nothing can be scrolled.
+   */
+  protected shown(): void {
+    this.recolour();
+    this.draw();
+  }
+
+  private resized(): void {
+    const before = this.isShown;
+    this.isShown = this.root.offsetParent !== null;
+    if (this.isShown && !before) this.shown();
   }
 
   protected palette(): Palette {

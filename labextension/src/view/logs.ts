@@ -26,6 +26,8 @@ export class Logs {
   /** What is in the document. */
   private drawn: Pick<RunModel, "generation" | "logged"> & { rank: number | null };
   private model: RunModel | null = null;
+  /** Whether new lines are followed: the reader has not scrolled up. */
+  private following = true;
 
   /** @param onSelect gets the rank whose lines the reader selected; null: all ranks */
   constructor(private readonly onSelect: (rank: number | null) => void) {
@@ -34,6 +36,10 @@ export class Logs {
     this.select.addEventListener("change", () =>
       this.selectRank(this.select.value === "" ? null : Number(this.select.value)),
     );
+    this.output.addEventListener("scroll", () => {
+      const { scrollHeight, scrollTop, clientHeight } = this.output;
+      this.following = scrollHeight - scrollTop - clientHeight < 8;
+    });
     roving(this.tabs);
     const bar = h("div", { class: "ddl-logbar" }, this.tabs, this.selectElement, this.status);
     this.element = h("div", { class: "ddl-logs" }, bar, this.output);
@@ -51,6 +57,11 @@ export class Logs {
     this.model = model;
     this.drawSelection(model.run?.workers ?? 0);
     this.drawLines(model);
+  }
+
+  /** Scrolls to the newest line, unless the reader has scrolled up. */
+  scroll(): void {
+    if (this.following) this.output.scrollTop = this.output.scrollHeight;
   }
 
   /** Draws the status line, which is beside the tabs. */
@@ -89,21 +100,21 @@ export class Logs {
 
   private drawLines(model: RunModel): void {
     const { output, drawn } = this;
-    const atEnd = output.scrollHeight - output.scrollTop - output.clientHeight < 8;
+    const wasEmpty = output.dataset.empty !== undefined;
     const anew = drawn.generation !== model.generation || drawn.rank !== this.rank;
     const added = anew ? model.logs : model.logs.slice(Math.max(0, model.logs.length - (model.logged - drawn.logged)));
-    if (!anew && !added.length && !(output.dataset.empty && model.over)) return;
+    if (!anew && !added.length && !(wasEmpty && model.over)) return;
     const lines = added.filter(([rank]) => this.rank === null || rank === this.rank).slice(-MAX_SHOWN);
     const rows = lines.map((line) => lineElement(line, this.rank === null));
-    if (anew || output.dataset.empty) output.replaceChildren(...rows);
+    if (anew || wasEmpty) output.replaceChildren(...rows);
     else output.append(...rows);
     while (output.childElementCount > MAX_SHOWN) output.firstElementChild?.remove();
     setAttribute(output, "data-empty", !output.childElementCount);
     if (!output.childElementCount) {
       output.append(h("div", { class: "ddl-dim" }, model.over ? "nothing was printed" : "nothing printed yet"));
     }
-    // Follow new lines, unless the reader has scrolled up.
-    if (atEnd || anew) output.scrollTop = output.scrollHeight;
+    this.following ||= anew;
+    this.scroll();
     this.drawn = { generation: model.generation, logged: model.logged, rank: this.rank };
   }
 }

@@ -121,4 +121,9 @@ export class RunView extends LiveView {
     super.recolour();
     this.charts.recolour();
   }
+
+  protected override shown(): void {
+    super.shown();
+    this.logs.scroll();
+  }
 }

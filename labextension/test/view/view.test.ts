@@ -2,12 +2,12 @@
 /** The view in a document without a layout. */
 
 import "../matchmedia";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Failure, RunState } from "../../src/generated";
 import { type Delta, RunModel } from "../../src/view/model";
 import { RunView } from "../../src/view/view";
 import { find, findAll, isShown } from "../dom";
-import { begin, drawing, end, frame } from "../layoutless";
+import { begin, drawing, end, frame, resize } from "../layoutless";
 import { delta, full, info, NOW, type Point, RUN, STATE } from "../messages";
 
 let model: RunModel;
@@ -142,6 +142,40 @@ test("the tabs of the log are one Tab stop, arrows move, and a tab shows the lin
   expect(find(".ddl-log").textContent).toBe("from 1");
   apply(delta(2, { logs: [[1, "out", "more"], [0, "out", "elsewhere"]] })); // biome-ignore format: lines
   expect(findAll(".ddl-log > div").map((row) => row.textContent)).toEqual(["from 1", "more"]);
+});
+
+test("what is printed replaces the remark that nothing was", () => {
+  apply(full(1));
+  expect(find(".ddl-log").textContent).toBe("nothing printed yet");
+  apply(delta(2, { logs: [[0, "out", "hello"]] }));
+  expect(find(".ddl-log").textContent).toBe("0hello");
+  apply(delta(3, { state: { ...STATE, state: "FINISHED", ended: NOW } }));
+  expect(find(".ddl-log").textContent).toBe("0hello");
+  apply(full(4));
+  apply(delta(5, { state: { ...STATE, state: "FINISHED", ended: NOW } }));
+  expect(find(".ddl-log").textContent).toBe("nothing was printed");
+});
+
+test("a view that was drawn outside of the document has its colours and the end of its log once it is in it", () => {
+  vi.spyOn(globalThis, "getComputedStyle").mockImplementation((element) => {
+    return { color: element.isConnected ? "rgb(1, 2, 3)" : "" } as CSSStyleDeclaration;
+  });
+  vi.spyOn(Element.prototype, "scrollHeight", "get").mockReturnValue(700);
+  const far = document.createElement("div");
+  const hidden = new RunView(far, { model, onStop: () => {} });
+  drawing(
+    model,
+    hidden,
+  )(full(1, { latest: { loss: 0.5 }, lines: { "metric:loss": line(0.5) }, logs: [[0, "out", "x"]] }));
+  find(".ddl-log", far).scrollTop = 0;
+  const value = () => find(".ddl-values span", far).style.color;
+  expect(value()).toBe("");
+  document.body.append(far);
+  resize();
+  frame();
+  expect(value()).toBe("rgb(1, 2, 3)");
+  expect(find(".ddl-log", far).scrollTop).toBe(700);
+  hidden.dispose();
 });
 
 test("many ranks have a tile each, and slow or selected ones a row", () => {
