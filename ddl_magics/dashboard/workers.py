@@ -24,6 +24,7 @@ COLUMNS = (
     "gpu_memory_total",
     "cpu",
     "memory",
+    "memory_peak",
     "compute",
     "waiting",
     "data",
@@ -49,7 +50,7 @@ class Worker:
     Attributes:
         cpu: percent of one core.
         gpu: percent, the mean of the rank's GPUs.
-        memory, gpu_memory, gpu_memory_total: bytes.
+        memory, memory_peak, gpu_memory, gpu_memory_total: bytes.
         staleness, staleness_max: of the newest commits to the parameter server; `commits` counts all.
         steps, rows: totals so far.
         last_seen: time of the newest steps, in seconds since the epoch.
@@ -67,6 +68,7 @@ class Worker:
     gpu_memory_total: float = nan
     cpu: float = nan
     memory: float = nan
+    memory_peak: float = nan
     staleness: float = nan
     staleness_max: float = nan
     commits: float = nan
@@ -97,8 +99,11 @@ class Worker:
 
     def add_sample(self, event: ev.Sample) -> None:
         """Update from a sample: mean utilization and total memory of the rank's GPUs."""
+        if not event.memory:
+            return  # of a process that is ending: what it had before says more
         self.cpu = event.cpu
         self.memory = event.memory
+        self.memory_peak = max(event.memory, 0 if isnan(self.memory_peak) else self.memory_peak)
         gpus = event.gpus or ()
         percents = [gpu["percent"] for gpu in gpus if gpu.get("percent") is not None]
         self.gpu = sum(percents) / len(percents) if percents else nan

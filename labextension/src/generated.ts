@@ -90,6 +90,7 @@ export type Column =
   | "gpu_memory_total"
   | "cpu"
   | "memory"
+  | "memory_peak"
   | "compute"
   | "waiting"
   | "data"
@@ -597,7 +598,7 @@ export interface SettingValues {
   notifyAtEnd: boolean;
 }
 
-export const COLUMNS = ["rank","gpu","gpu_memory","gpu_memory_total","cpu","memory","compute","waiting","data","network","summing","rate","staleness","staleness_max","commits"] as const;
+export const COLUMNS = ["rank","gpu","gpu_memory","gpu_memory_total","cpu","memory","memory_peak","compute","waiting","data","network","summing","rate","staleness","staleness_max","commits"] as const;
 export const DEVICES = ["gpu","cpu","memory","data"] as const;
 export const SPREAD = ["low","median","high"] as const;
 export const ENDED_TRIAL_STATES = ["finished","pruned","failed"] as const;

@@ -222,3 +222,11 @@ def test_a_lost_run_that_is_attached_again_has_not_ended():
     for number, state in enumerate((ev.RUNNING, ev.LOST, ev.RUNNING)):
         history.feed([{**ev.make("state", ev.JOB, state=state, message=""), "seq": number + 1, "time": float(number)}])
         assert (history.ended is not None) == (state == ev.LOST)
+
+
+def test_a_rank_keeps_the_memory_that_it_had_when_its_process_ends():
+    run = Synthetic(1, epochs=1, steps=1)
+    sizes = [700_000_000, 900_000_000, 800_000_000, 0]
+    samples = [run.make("sample", 0, cpu=90.0 if size else 0.0, memory=size, gpus=None) for size in sizes]
+    (worker,) = played(run, run.begin(), samples).workers.values()
+    assert (worker.cpu, worker.memory, worker.memory_peak) == (90.0, 800_000_000, 900_000_000)

@@ -29,9 +29,10 @@ def _stat(pid: int) -> tuple[float, int]:
     """(CPU seconds used so far, resident bytes) of a process, from /proc/PID/stat; OSError when it has ended."""
     with open("/proc/%d/stat" % pid) as file:
         fields = file.read().rsplit(")", 1)[1].split()
-    if fields[0] in "ZX":  # it has no memory any more, and waits for its parent
+    pages = int(fields[21])
+    if fields[0] in "ZX" or not pages:  # it is ending: it has given its memory back, or waits for its parent
         raise ProcessLookupError(pid)
-    return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND, int(fields[21]) * _PAGE_BYTES
+    return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND, pages * _PAGE_BYTES
 
 
 def children(pid: int) -> list[int]:

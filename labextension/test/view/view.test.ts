@@ -55,6 +55,15 @@ test("a parameter-server run has its own columns", () => {
   expect(findAll("tbody td").slice(5, 8).map((cell) => cell.textContent)).toEqual(["900", "2, max. 6", "40"]); // biome-ignore format: a row
 });
 
+test("a run that has ended shows the most memory that its ranks have used", () => {
+  const state: RunState = { ...STATE, state: "FINISHED", ended: NOW };
+  apply(full(1, { workers: [info(0)], numbers: [{ rank: 0, memory: 8e8, memory_peak: 9e8 }] }));
+  const memory = () => [find("thead").textContent, find("tbody").textContent];
+  expect(memory()).toEqual([expect.stringContaining("CPUmemory"), expect.stringContaining("0.80 GB")]);
+  apply(delta(2, { state }));
+  expect(memory()).toEqual([expect.stringContaining("CPUpeak memory"), expect.stringContaining("0.90 GB")]);
+});
+
 test("a long name has a tooltip", () => {
   const host = "wn3-hdi.abcdefghijklmnop.internal.example";
   apply(full(1, { workers: [info(0, { host }), info(1)], numbers: [{ rank: 0 }, { rank: 1 }] })); // biome-ignore format: one line

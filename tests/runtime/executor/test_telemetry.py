@@ -6,6 +6,7 @@ import time
 
 from support.until import until
 
+from ddl_magics.runtime.executor import telemetry
 from ddl_magics.runtime.executor.telemetry import ProcessSampler
 
 
@@ -24,3 +25,16 @@ def test_a_process_that_has_ended_has_no_memory_to_show():
     finally:
         process.kill()
         process.wait()
+
+
+def test_a_process_that_is_about_to_end_and_has_given_its_memory_back_is_not_measured(tmp_path, monkeypatch):
+    def use(pages):
+        (tmp_path / "stat").write_text(f"7 (python3) R {' '.join('0' * 10)} 5 5 {' '.join('0' * 8)} {pages} 0")
+
+    monkeypatch.setattr(telemetry, "open", lambda path: (tmp_path / "stat").open(), raising=False)
+    sampler = ProcessSampler(7)
+    use(1000)
+    sampler.sample()
+    assert sampler.sample()[1] > 1_000_000
+    use(0)
+    assert sampler.sample() is None
