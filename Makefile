@@ -18,7 +18,7 @@ PANEL_LINK := .venv/share/jupyter/labextensions/ddl-magics
 # Processes of the tests: each has Spark clusters of its own, and needs a core and 6 GB of memory.
 PROCESSES ?= 2
 
-.PHONY: install env widget panel browser demo notebooks test test-quick test-slow test-times chaos lab lint panel-pictures tracking-pictures clean bench-env evidently-env
+.PHONY: install env widget panel browser demo notebooks test test-quick test-slow test-times chaos mutants lab lint panel-pictures tracking-pictures clean bench-env evidently-env
 
 install: env widget panel browser
 
@@ -91,6 +91,12 @@ test-slow: install build/spark.jsa
 chaos: env build/spark.jsa
 	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(PYTHON) -m chaos.campaign $(if $(SEED),--seed $(SEED)) \
 	  $(if $(COUNT),--count $(COUNT)) $(if $(FAULTS),--faults "$(FAULTS)")
+
+# Small defects planted in the rooms that must never break: make mutants [ROOM=name] [COUNT=n] [SEED=n] [QUICK=1] [AGAIN=1].
+# The head of scripts/mutants.py says more.
+mutants: env build/spark.jsa
+	$(PYTHON) scripts/mutants.py $(if $(ROOM),--room $(ROOM)) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(QUICK),--quick) $(if $(AGAIN),--again)
 
 # The screenshots of docs/panel.md.
 panel-pictures: install
