@@ -6,9 +6,11 @@ import threading
 import time
 
 from ..transport import wire
+from ..transport.sockets import NO_ANSWER
 from .announcement import PeerLost
 
 _PURPOSE_SECONDS = 5.0
+_SILENT_PEER = "; is its process stopped, or the way between the two hosts closed?"
 
 #: The purpose of a connection between two ranks: the ring of all, shared memory of a host, the ring of leaders.
 RING, HOST, LEADERS = range(1, 4)
@@ -39,7 +41,8 @@ class PeerListener:
             channel = wire.connect((address[0], address[1]), self._credentials, me, expected, remaining, plain)
             channel.send(purpose)
         except (wire.ConnectionLost, wire.PeerRefused) as error:
-            raise PeerLost(peer, str(error)) from error
+            silent = str(error).endswith(NO_ANSWER)
+            raise PeerLost(peer, str(error) + (_SILENT_PEER if silent else "")) from error
         return channel
 
     def wait_for(self, peer: int, purpose: int, deadline: float) -> wire.Channel:

@@ -19,6 +19,9 @@ from .stall import TICK_SECONDS, StallClock
 #: Ranks of TensorFlow's own strategies do not report that they wait. They get this much more time than a process that
 #: cannot run, so that the latter is named first.
 WAITING_SECONDS = 5.0
+#: A process that is stopped is reported after so long: it never continues by itself, whatever its steps take. That is
+#: before the ranks that try to connect to it give up.
+STOPPED_SECONDS = 20.0
 #: What a stall that counts as the death of a rank is called in its `Failure`.
 STALLED: FailureKind = "stalled"
 
@@ -76,7 +79,8 @@ class StallWatch:
                 stall, stack = self._observed(state, pulse, silent)
                 self._terminate(Failure(self._rank, socket.gethostname(), STALLED, stall + "; --stall ended it", stack))
                 return
-            self._report(state, pulse, silent, bound + patience)
+            stopped = state.letter in STOPPED
+            self._report(state, pulse, silent, min(bound, STOPPED_SECONDS) if stopped else bound + patience)
 
     def _report(self, state: ProcessState, pulse: Pulse, silent: float, bound: float) -> None:
         if self._noticed and not silent:

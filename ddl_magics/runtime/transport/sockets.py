@@ -20,6 +20,8 @@ except ImportError:  # not POSIX: connections close without waiting for unsent d
 
 #: A host that vanishes is noticed when a connection was idle for so long and then so many probes got no answer.
 KEEPALIVE_IDLE_SECONDS, KEEPALIVE_PROBE_SECONDS, KEEPALIVE_PROBES = 10, 5, 4
+#: Of an error: the peer's system has taken the bytes, or nothing has come back.
+NO_ANSWER = "no answer in time"
 
 _CLOSED_AFTER_FORK: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
@@ -92,5 +94,5 @@ def drop_sent(views: deque[memoryview], count: int) -> None:
 def error_text(error: Exception) -> str:
     """An error, of a socket mostly, in a few words for a message."""
     if isinstance(error, socket.timeout):
-        return "no answer in time"
+        return NO_ANSWER
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

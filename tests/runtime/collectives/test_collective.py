@@ -2,6 +2,7 @@
 
 import random
 import signal
+import socket
 import time
 
 import numpy as np
@@ -320,6 +321,14 @@ def test_a_rank_that_does_not_connect_is_named_in_time():
     outcomes = together([lambda r=r: rendezvous.connect(listeners[r], addresses, timeout=0.5) for r in (0, 1)])
     listeners[2].close()
     assert [gone(outcome) for outcome in outcomes] == [(2, "it did not connect in time")] * 2
+
+
+def test_a_rank_that_is_there_and_does_not_answer_may_be_stopped():
+    listener = PeerListener("127.0.0.1", CREDENTIALS, 0, 0, 2)
+    with socket.create_server(("127.0.0.1", 0)) as stopped, pytest.raises(PeerLost) as lost:
+        listener.connect_to(1, stopped.getsockname(), RING, time.monotonic() + 0.3)
+    listener.close()
+    assert lost.value.rank == 1 and "no answer in time; is its process stopped, or the way " in lost.value.reason
 
 
 def test_only_the_other_ranks_of_this_attempt_are_admitted():

@@ -43,11 +43,15 @@ def nothing_left():
     assert processes.wait_until_gone(10) == {}
 
 
-def start(spark, folder, rank=1, **spec):
-    cell = CELL.replace("RANK", str(rank))
+def cell(folder, rank=1):
+    text = CELL.replace("RANK", str(rank))
     for name in ("HANG", "GO"):
-        cell = cell.replace(name, repr(str(folder / name.lower())))
-    run = launch.start(spark, cell, stall_notice=NOTICE_SECONDS, **spec)
+        text = text.replace(name, repr(str(folder / name.lower())))
+    return text
+
+
+def start(spark, folder, rank=1, **spec):
+    run = launch.start(spark, cell(folder, rank), stall_notice=NOTICE_SECONDS, **spec)
     # Where a rank is, its supervisor learns once a second. It bears 20 typical steps: the first ones take longest.
     run.until(lambda run: all(seconds_of_steps(run, rank) > 3.5 for rank in range(spec.get("workers", 2))), 90)
     # A first step may take longer than the time that is a minute elsewhere.
@@ -106,6 +110,22 @@ def test_a_stopped_rank_is_named_and_a_hung_one_is_ended(rank_pool, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("state", ["starting", "loading TensorFlow"])
+def test_a_rank_that_is_stopped_before_its_first_step_is_named_within_a_minute_and_the_run_can_be_stopped(
+    rank_pool, tmp_path, state
+):
+    """Without --stall: before the workers have connected to each other, and while it imports TensorFlow."""
+    run = launch.start(rank_pool(2), cell(tmp_path), prewarm=False)
+    run.until(lambda run: any(e["state"] == state for e in run.of_kind("worker", 1)), 60)
+    os.kill(run.pid(1), signal.SIGSTOP)
+    run.until(lambda run: notices(run, "warning"), 30)
+    (said,) = notices(run, "warning")
+    assert said["rank"] == 1 and said["message"].startswith(f"{socket.gethostname()}: it has not run for ")
+    assert f"`kill -CONT {run.pid(1)}` on that host continues it" in said["message"]
+    run.stopped(30)
+
+
+@pytest.mark.slow
 def test_a_worker_of_a_parameter_server_that_stands_still_is_restarted_alone(spark_cluster, tmp_path):
     run = start(spark_cluster(2), tmp_path, strategy="ps", stall=STALL_SECONDS)
     os.kill(run.pid(1), signal.SIGSTOP)
@@ -155,8 +175,8 @@ def begins_again(run, rank):
 @pytest.mark.parametrize("strategy", ["tf-allreduce", "tf-ps"])
 def test_a_process_of_tensorflows_cluster_that_is_stopped_is_named_and_ended(spark_cluster, tmp_path, strategy):
     go = tmp_path / "go"
-    cell = f"import os, time\nstrategy\nwhile not os.path.exists({str(go)!r}): time.sleep(0.1)"
-    run = launch.start(spark_cluster(2), cell, strategy=strategy, stall_notice=NOTICE_SECONDS, stall=2 * STALL_SECONDS)
+    waits = f"import os, time\nstrategy\nwhile not os.path.exists({str(go)!r}): time.sleep(0.1)"
+    run = launch.start(spark_cluster(2), waits, strategy=strategy, stall_notice=NOTICE_SECONDS, stall=2 * STALL_SECONDS)
     states = {"running", "serving"}
     run.until(lambda run: len({e["rank"] for e in run.events if e.get("state") in states}) == 2, 90)
     os.kill(run.pid(1), signal.SIGSTOP)

@@ -194,6 +194,22 @@ def test_a_stall_is_reported_once_and_its_end_once_more(hanging, watch_of):
     assert "continues on " in end
 
 
+def test_a_process_that_is_stopped_before_its_first_fit_is_reported_sooner_than_one_that_hangs(
+    hanging, watch_of, monkeypatch
+):
+    monkeypatch.setattr(stall_watch, "STOPPED_SECONDS", 0.3)
+    (watch, said), over = watch_of(hanging), threading.Event()
+    thread = threading.Thread(target=watch.run, args=(over,))
+    thread.start()
+    os.kill(hanging.pid, signal.SIGSTOP)
+    until(lambda: said, 10)
+    over.set()
+    thread.join()
+    ((level, text),) = said
+    assert level == "warning" and text.startswith(f"{socket.gethostname()}: it has not run for ")
+    assert "before its first fit" in text and f"`kill -CONT {hanging.pid}` on that host" in text and "--stall" in text
+
+
 #: Its main thread waits in the kernel for its child, as it would for a network file system that does not answer.
 UNINTERRUPTIBLE = """
 import ctypes, sys

@@ -261,6 +261,36 @@ def test_stop_training_by_one_rank_stops_all_at_the_same_step(fits):
     assert notice.startswith("a callback has stopped a fit on worker 1 and not on worker 0, and it ends on all: ")
 
 
+STOPS_ALONE = """
+import keras, numpy as np
+x = np.random.default_rng(0).normal(size=(64, 8)).astype("float32")
+class Stop(keras.callbacks.Callback):
+    pass
+def stop(self, *args, **kwargs):
+    if ddl.rank == 1 and (not args or not isinstance(args[0], int) or args[0] == 1):
+        self.model.stop_training = True
+for hook in HOOKS:
+    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)])
+    model.compile("sgd", "mse")
+    kind = type("Stop", (Stop,), {hook: stop})
+    data = dict(validation_data=(x, x[:, :2]), validation_batch_size=16)
+    fit = model.fit(x, x[:, :2], batch_size=16, epochs=6, verbose=0, callbacks=[kind()], **data)
+    ddl.log(**{hook: len(fit.history["loss"])})
+"""
+HOOKS = {
+    **dict.fromkeys(("on_train_begin", "on_train_batch_begin", "on_train_batch_end"), 1),
+    **dict.fromkeys(("on_test_begin", "on_test_batch_end", "on_test_end"), 1),
+    **dict.fromkeys(("on_epoch_begin", "on_epoch_end"), 2),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["allreduce", "average"])
+def test_a_callback_that_stops_one_rank_alone_wherever_it_does_leaves_no_other_waiting(rank_pool, strategy):
+    ended = launch.finished(rank_pool(2), STOPS_ALONE.replace("HOOKS", repr(list(HOOKS))), strategy=strategy)
+    assert {hook: ended.logged(hook) for hook in HOOKS} == {hook: [epochs] * 2 for hook, epochs in HOOKS.items()}
+
+
 def test_steps_that_the_loss_scale_skips_are_no_fault(fits):
     first, second = fits.logged("scale")
     assert first == second and first < 1e38
