@@ -20,7 +20,8 @@ from functools import partial
 from typing import Any
 
 from ddl_magics.clusters import livy_remote
-from ddl_magics.clusters.livy_http import Gone, LivyHttp, Rejected, Unavailable, with_retries
+from ddl_magics.clusters.idle_session import LOOK_SECONDS, IdleSession
+from ddl_magics.clusters.livy_http import Gone, LivyHttp, NoAnswer, Rejected, Unavailable, with_retries
 from ddl_magics.clusters.shipping import RuntimePackage
 from ddl_magics.runtime.spark import spark_error
 
@@ -30,6 +31,8 @@ STATEMENTS = ("launch", "info", "executors", "cache", "predict", "evaluate", "pl
 STATEMENT_SECONDS = 60.0
 #: Side-channel jobs usually answer within milliseconds.
 JOB_SECONDS = 30.0
+#: How long Livy may take to answer a request. A session that is idle and answers none in twice that time is dead.
+REPLY_SECONDS = 25.0
 #: The pause between two queries for the state of a statement or job: at first, and at most after doublings.
 POLL_SECONDS, LONGEST_POLL_SECONDS = 0.02, 0.5
 #: How long the probe for a side channel is repeated while the session is busy.
@@ -68,6 +71,7 @@ class Channel:
         self._runtime = runtime
         self._path = f"/sessions/{number}"
         self._opening = threading.Lock()
+        self._idle = IdleSession()
         # A package without data is in the session already, or cannot be brought there.
         self._shipped = not runtime.data
 
@@ -146,6 +150,7 @@ class Channel:
         """The output of a statement, which may run for `seconds` once it has begun."""
         waits = STATEMENT_SECONDS if seconds < math.inf else math.inf
         begun, deadline, pause = False, time.monotonic() + waits, POLL_SECONDS
+        look_at = time.monotonic() + LOOK_SECONDS
         while True:
             retried = max(1.0, min(STATEMENT_SECONDS, deadline - time.monotonic()))
             # Each answer repeats the statement's code: do not ask too often.
@@ -153,6 +158,7 @@ class Channel:
             terminal, output = statement["state"] in ("available", "error", "cancelled"), statement.get("output")
             # A statement that ends during the query may have its new state and no output yet: ask again.
             if terminal and (output or statement["state"] == "cancelled"):
+                self._idle.answered()
                 return output or {}
             if not begun and statement["state"] != "waiting":
                 begun, deadline = True, time.monotonic() + seconds
@@ -161,6 +167,7 @@ class Channel:
                 if begun:
                     raise TooSlow(f"session {self.number} has not answered within {seconds:.0f} s")
                 raise Busy(f"session {self.number} is busy with another cell")
+            look_at = self._look(look_at)
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_POLL_SECONDS)
 
@@ -197,15 +204,19 @@ class Channel:
         body = {"job": base64.b64encode(self._pickled(function, argument)).decode(), "jobType": "pyspark"}
         posted = self._ask("POST", f"{self._path}/submit-job", body)
         path, deadline, pause = f"{self._path}/jobs/{posted['id']}", time.monotonic() + JOB_SECONDS, POLL_SECONDS
+        look_at = time.monotonic() + LOOK_SECONDS
         while True:
             # Livy reports a job's result once. If that answer is lost, the caller asks by a new job.
             job = self._ask("GET", path, compressed=function != "fetch")
             if job["state"] == "SUCCEEDED":
+                self._idle.answered()
                 return _decoded(job["result"])
             if job["state"] in ("FAILED", "CANCELLED"):
+                self._idle.answered()
                 raise self._failed(str(job.get("error") or job["state"]))
             if time.monotonic() > deadline:
                 raise Unavailable(f"the side channel of session {self.number} does not answer")
+            look_at = self._look(look_at)
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_POLL_SECONDS)
 
@@ -228,18 +239,28 @@ class Channel:
         self, method: str, path: str, body: dict[str, Any] | None = None, compressed: bool = True
     ) -> dict[str, Any]:
         """A request about the session. Raises `Gone` for each way in which Livy says that it has ended."""
+        began = time.monotonic()
         try:
-            answer = self.http.ask(method, path, body, JOB_SECONDS, compressed)
+            answer = self.http.ask(method, path, body, REPLY_SECONDS, compressed)
         except Gone as error:
             raise Gone(f"{self._end_message()} ({error})") from None
-        except (Unavailable, Rejected):
-            self._raise_if_dead()
+        except (Unavailable, Rejected) as error:
+            self._raise_if_dead(began if isinstance(error, NoAnswer) else None)
             raise
         if not isinstance(answer, dict):
             raise Unavailable(f"{self.http.host} sent a broken answer")
         return answer
 
-    def _raise_if_dead(self) -> None:
+    def _look(self, due: float) -> float:
+        """While a request waits: ask for the session's state, if that is due. Returns when it is next."""
+        now = time.monotonic()
+        if now < due:
+            return due
+        self._raise_if_dead(now)
+        return now + LOOK_SECONDS
+
+    def _raise_if_dead(self, unanswered_since: float | None) -> None:
+        """unanswered_since: when the driver was asked in vain; None where it is not known whether it was asked."""
         try:
             state = self.state()
         except Gone as error:
@@ -248,6 +269,9 @@ class Channel:
             return
         if state in DEAD:
             raise Gone(f"{self._end_message()} (it is {state})")
+        if unanswered_since is not None and self._idle.is_dead(state == "idle", unanswered_since):
+            silent = f"its driver has not answered for {self._idle.seconds:.0f} s, though Livy calls it idle"
+            raise Gone(f"{self._end_message()} ({silent}): begin a new session")
 
     def _restarted(self) -> Gone:
         return Gone(f"session {self.number} is a different one now: Livy was restarted and has reused the number")

@@ -32,6 +32,10 @@ class Unavailable(ConnectionError):
     """No answer, or one that says "later": a retry may succeed."""
 
 
+class NoAnswer(Unavailable):
+    """Livy was reached, and what it asks its session for has not come."""
+
+
 class Rejected(ConnectionError):
     """Livy, or a gateway before it, refuses the request; a retry does not help. `status`: of HTTP."""
 
@@ -138,7 +142,8 @@ class LivyHttp:
                 f"{self.host} has a certificate that is not trusted: name yours in REQUESTS_CA_BUNDLE.", 0
             ) from None
         except requests.RequestException as error:
-            raise Unavailable(f"{self.host} {_reason(error)}") from None
+            kind = NoAnswer if isinstance(error, requests.ReadTimeout) else Unavailable
+            raise kind(f"{self.host} {_reason(error)}") from None
         if reply.status_code >= 300:
             raise self._problem(reply.status_code, data)
         try:
@@ -160,7 +165,8 @@ class LivyHttp:
         if status == 404 and _is_from_livy(data):
             return Gone(message)
         if status in (408, 425, 429) or status >= 500:
-            return Unavailable(f"{self.host} answers {status}{f' ({message})' if message else ''}")
+            kind = NoAnswer if status == 500 else Unavailable
+            return kind(f"{self.host} answers {status}{f' ({message})' if message else ''}")
         if status == 401:
             return Rejected(
                 f"{self.host} wants a user name and password: set them for {self.url} in sparkmagic's config.json "

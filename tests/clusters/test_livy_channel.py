@@ -20,7 +20,7 @@ from support import fake_livy
 from support.fake_livy import FakeLivy
 
 from ddl_magics.clusters import livy as livy_cluster
-from ddl_magics.clusters import livy_channel, livy_http, livy_remote, livy_session, shipping
+from ddl_magics.clusters import idle_session, livy_channel, livy_http, livy_remote, livy_session, shipping
 from ddl_magics.clusters.base import Polled, Postponed, Refused, Unreachable
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_channel import Channel, StatementFailed
@@ -30,6 +30,7 @@ from ddl_magics.commands.kernel import Kernel
 from ddl_magics.commands.table import BY_VERB
 from ddl_magics.commands.use import lifetime, use
 from ddl_magics.options.parsing import parse
+from ddl_magics.runs import follower
 
 LATER = (503, b"")
 
@@ -216,6 +217,50 @@ def test_without_a_side_channel_a_busy_session_is_no_reason_to_give_a_run_up(liv
     livy.faults["GET /sessions/7/statements"] = [(200, {"state": "waiting"})] * 3
     assert cluster.status() == Unreachable("session 7 is busy with another cell", busy=True)
     assert any(path.endswith("/cancel") for _, path, _, _ in livy.seen)
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    monkeypatch.setattr(idle_session, "ANSWER_SECONDS", 0.4)
+    monkeypatch.setattr(livy_channel, "LOOK_SECONDS", 0.05)
+
+
+@pytest.mark.parametrize("side_channel", [True, False])
+@pytest.mark.parametrize("deaf", ["accepts", "fails"])
+def test_a_session_that_is_idle_and_answers_nothing_is_dead(livy, package, impatient, side_channel, deaf):
+    """Livy may not notice that a driver has died: LIVY-727."""
+    cluster = LivyCluster(LivySession(http_of(livy), 7), package)
+    cluster.channel.open(5)
+    cluster.channel.has_side_channel = side_channel
+    livy.deaf, answer, began = deaf, None, time.monotonic()
+    while not getattr(answer, "session_ended", False) and time.monotonic() < began + 10:
+        answer = cluster.poll("r", 0)
+    assert answer.session_ended and 0.4 < time.monotonic() - began < 5
+    assert answer.message.startswith("Livy session 7 at 127.0.0.1:")
+    assert "has ended (its driver has not answered for " in answer.message and answer.message.endswith("new session")
+    refused = cluster.check(replace(parse("--workers 1"), run="r"), {})
+    assert isinstance(refused, Refused) and "has ended (its driver" in refused.message
+
+
+def test_a_session_that_is_busy_or_was_heard_of_is_not_dead(livy, package, impatient, monkeypatch):
+    channel = opened(livy, package)
+    monkeypatch.setattr(livy_channel, "JOB_SECONDS", 0.3)
+    for _ in range(3):
+        livy.deaf = "accepts"
+        with pytest.raises(Unavailable, match="the side channel of session 7 does not answer"):
+            channel.call("poll", "{}")
+        livy.deaf = ""
+        assert channel.call("poll", "{}")["got"] == {}
+    livy.deaf, livy.state = "accepts", "busy"
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="the side channel of session 7 does not answer"):
+            channel.call("poll", "{}")
+
+
+def test_the_time_of_an_idle_session_that_is_dead_is_less_than_a_minute():
+    """Two replies that do not come, or the pauses of a follower between jobs."""
+    assert idle_session.ANSWER_SECONDS < 2 * livy_channel.REPLY_SECONDS < 55
+    assert idle_session.ANSWER_SECONDS + 2 * idle_session.LOOK_SECONDS + follower.FAILING_POLL_SECONDS < 60
 
 
 def test_a_launch_is_postponed_by_a_busy_session_and_cancelled_if_it_takes_too_long(livy, package, monkeypatch):

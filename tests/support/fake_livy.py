@@ -50,6 +50,7 @@ class FakeLivy:
         self.csrf = csrf
         self.about = {}  # what Livy tells of the session beyond its id, state and kind
         self.state = "idle"
+        self.deaf = ""  # how the session of a driver that has died answers: "accepts", or "fails"
         self.names = {}
         self.statements, self.jobs, self.seen = [], {}, []
         self.faults = {}
@@ -78,6 +79,8 @@ class FakeLivy:
             return 200, {"id": 7, "state": self.state, "kind": "pyspark", **self.about}
         if rest == ["connect"]:
             return 200, None
+        if self.deaf:
+            return self._deaf(method, rest)
         if rest == ["statements"]:
             self.statements.append(self._execute(body["code"]))
             return 201, {"id": len(self.statements) - 1, "state": "running"}
@@ -91,6 +94,12 @@ class FakeLivy:
         if rest[0] == "jobs":
             return 500, "java.util.NoSuchElementException"
         return 404, None
+
+    def _deaf(self, method, rest):
+        if self.deaf == "fails":
+            return 500, "java.util.concurrent.ExecutionException: java.net.ConnectException: Connection refused"
+        state = "SENT" if rest[0] in ("jobs", "submit-job") else "waiting"
+        return 201 if method == "POST" else 200, {"id": 99, "state": state}
 
     def _execute(self, code):
         printed = io.StringIO()
