@@ -41,6 +41,11 @@ MAX_BYTES = 2 << 30
 
 FOLDER = "checkpoints"
 
+_NO_BEST_FILE = (
+    "%s: the checkpoint does not have this file of the best epoch (one file, and with the model's state at most 2 GB): "
+    "from here on it gets the best epoch of this attempt alone"
+)
+
 #: What is known of a checkpoint beside its arrays, as JSON: the fields of its `Position`, and "steps" of an epoch,
 #: "history", "callbacks", "model" (its name), "rates" (the learning rate that the fit began with, and that of now).
 Metadata = Mapping[str, Any]
@@ -165,7 +170,8 @@ class FitCheckpoints:
             source = "the checkpoint of fit %d (%s)" % (self._rank.progress.fit + 1, self._metadata["model"])
             put_in_model(model, self._access, self._arrays, source)
             self._restore_rate(model)
-        self._callbacks.restore(self._metadata["callbacks"], self._arrays)
+        for path in self._callbacks.restore(self._metadata["callbacks"], self._arrays):
+            self._rank.reporter.notice_once("warning", _NO_BEST_FILE % path)
         if not self.skipped and not self._rejoins:
             epochs = self._metadata["epoch"] - self._first_epoch
             self._access.fast_forward(max(0, epochs), self._metadata["steps"], self._metadata["step"])
@@ -233,8 +239,9 @@ class FitCheckpoints:
         if self._config.in_ensemble or (self._sender.busy and not position.complete):
             return  # of several models, each would need its own
         began = time.monotonic()
-        callbacks, of_callbacks = self._callbacks.take()
-        arrays = {**of_model(model, self._access), **of_callbacks, **metrics}
+        arrays = {**of_model(model, self._access), **metrics}
+        callbacks, of_callbacks = self._callbacks.take(MAX_BYTES - sum(array.nbytes for array in arrays.values()))
+        arrays.update(of_callbacks)
         metadata = dict(
             position._asdict(),
             steps=self._steps,

@@ -9,6 +9,7 @@ from typing import Any, Iterable, Mapping, Sequence
 import numpy as np
 
 from ..keras_types import Model, Variable
+from . import best_files
 from .keras_access import KerasAccess
 
 #: {name: array}
@@ -65,15 +66,19 @@ class CallbackStates:
     """What the callbacks of a fit have changed in themselves: numbers, texts, arrays, and lists and dicts of these.
 
     Other attributes and the arguments of the constructor are not saved, because the cell creates them again: Keras
-    changes the sign of `min_delta` when it first monitors, and would change it twice.
+    changes the sign of `min_delta` when it first monitors, and would change it twice. Beside them goes the file of the
+    best epoch: best_files.py.
     """
 
     def __init__(self, callbacks: Iterable[Any]) -> None:
         self._callbacks = list(callbacks)
         self._before = [_attributes(callback) for callback in self._callbacks]
 
-    def take(self) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
-        """([{"class", "attributes"}], {name: array})"""
+    def take(self, most_bytes: int) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+        """([{"class", "attributes", "file"}], {name: array}).
+
+        most_bytes: of a file of the best epoch that is taken with them.
+        """
         arrays: dict[str, np.ndarray] = {}
         states = []
         for number, (callback, before) in enumerate(zip(self._callbacks, self._before)):
@@ -81,15 +86,37 @@ class CallbackStates:
             for name, value in _attributes(callback).items():
                 if name not in before or not _are_equal(before[name], value):
                     attributes[name] = _encode(value, "callbacks/%d/%s" % (number, name), arrays)
-            states.append({"class": type(callback).__name__, "attributes": attributes})
+            state = {"class": type(callback).__name__, "attributes": attributes}
+            if best_files.BEST in attributes and best_files.keeps_best(callback):
+                path = best_files.path_of(callback)
+                content = None if path is None else best_files.read(path, most_bytes)
+                if content is not None:
+                    state["file"], arrays[_file_key(number)] = path, content
+                    most_bytes -= content.nbytes
+            states.append(state)
         return states, arrays
 
-    def restore(self, states: Sequence[Mapping[str, Any]], arrays: Arrays) -> None:
-        """Put back what `take` gave; callbacks of another class are left alone."""
-        for callback, state in zip(self._callbacks, states):
-            if type(callback).__name__ == state["class"]:
-                for name, value in state["attributes"].items():
-                    setattr(callback, name, _decode(value, arrays))
+    def restore(self, states: Sequence[Mapping[str, Any]], arrays: Arrays) -> list[str]:
+        """Put back what `take` gave; callbacks of another class are left alone.
+
+        Returns the paths of files of a best epoch that the checkpoint does not have: their callbacks begin anew.
+        """
+        missing = []
+        for number, (callback, state) in enumerate(zip(self._callbacks, states)):
+            if type(callback).__name__ != state["class"]:
+                continue
+            attributes, content = dict(state["attributes"]), arrays.get(_file_key(number))
+            if best_files.BEST in attributes and best_files.keeps_best(callback):
+                if content is None or not best_files.write(callback, state["file"], content):
+                    del attributes[best_files.BEST]
+                    missing.append(callback.filepath)
+            for name, value in attributes.items():
+                setattr(callback, name, _decode(value, arrays))
+        return missing
+
+
+def _file_key(number: int) -> str:
+    return "callbacks/%d/file" % number
 
 
 #: Attributes that Keras sets in every callback.

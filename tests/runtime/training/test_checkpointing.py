@@ -4,9 +4,12 @@ import json
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from support.paths import environment
+
+from ddl_magics.runtime.training.training_state import CallbackStates
 
 BEGIN = """
 import keras, numpy as np, tensorflow as tf
@@ -33,6 +36,16 @@ end = keras.callbacks.EarlyStopping(monitor="loss", patience=3, restore_best_wei
 fit = model.fit(data, epochs=20, callbacks=[end], verbose=0)
 [fit.history, fit.epoch, end.stopped_epoch, end.best_epoch]
 """,
+    # The second epoch is the best, and its file is loaded after the fit.
+    "best file": """
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)])
+model.compile(keras.optimizers.SGD(0.1), "mse")
+best = keras.callbacks.ModelCheckpoint("kept/{epoch}.keras", monitor="loss", save_best_only=True)
+rate = keras.callbacks.LearningRateScheduler(lambda epoch: 0.1 if epoch < 2 else -0.05)
+fit = model.fit(x, y, batch_size=16, epochs=6, callbacks=[rate, best], verbose=0)
+found = int(np.argmin(fit.history["loss"])) + 1
+[fit.history, found, best.best, [w.tolist() for w in keras.models.load_model(f"kept/{found}.keras").get_weights()]]
+""",
     # Data that goes on from epoch to epoch.
     "steps_per_epoch": """
 model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2)])
@@ -49,7 +62,7 @@ def run(source, folder, positions=(), every=0):
         (folder / name).mkdir(exist_ok=True, parents=True)
     arguments = BEGIN + source, folder, json.dumps(positions), str(every)
     command = [sys.executable, "-m", "support.checkpoint_process", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment())
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment(), cwd=folder)
 
 
 def value(done):
@@ -69,6 +82,8 @@ def hand_over(whole, rest, positions):
     ("cell", "every", "positions"),
     [
         ("two fits", 4, [(0, 2, 0, 1), (1, 3, 4, 0)]),
+        ("best file", 0, [(0, 4, 0, 0)]),
+        pytest.param("best file", 0, [(0, 6, 0, 1)], marks=pytest.mark.slow),
         pytest.param("early end", 0, [(0, 3, 0, 0)], marks=pytest.mark.slow),
         pytest.param("steps_per_epoch", 4, [(0, 2, 4, 0)], marks=pytest.mark.slow),
     ],
@@ -88,3 +103,29 @@ def test_it_goes_on_as_if_it_had_not_been_broken_off(tmp_path, cell, every, posi
             CELLS[cell].replace("SGD(0.5", "SGD(0.25").replace("[fit.history", "[float(model.optimizer.learning_rate)")
         )
         assert json.loads(value(run(slower, rest, positions)))[0][0] == 0.25, "the cell's, if that is another one"
+
+
+class Best:
+    """A ModelCheckpoint that has saved."""
+
+    save_best_only = True
+
+    def __init__(self, filepath):
+        self.filepath, self.best = str(filepath), None
+
+
+def test_a_best_file_that_a_checkpoint_cannot_have_is_told_and_its_path_is_the_callbacks(tmp_path):
+    callback = Best(tmp_path / "at-{epoch}.keras")
+    states = CallbackStates([callback])
+    callback.best = 0.5
+    (tmp_path / "at-3.keras").write_bytes(b"model")
+    too_large = states.take(most_bytes=4)
+    taken, arrays = states.take(most_bytes=5)
+    (tmp_path / "at-3.keras").unlink()
+    again = Best(callback.filepath)
+    assert CallbackStates([again]).restore(*too_large) == [callback.filepath] and again.best is None
+    for path in (tmp_path / "other", tmp_path / "sub" / "at-3.keras", f"{tmp_path}/at-/../../x.keras"):
+        assert CallbackStates([again]).restore([{**taken[0], "file": str(path)}], arrays) == [callback.filepath]
+        assert not Path(path).exists()
+    assert CallbackStates([again]).restore(taken, arrays) == [] and again.best == 0.5
+    assert (tmp_path / "at-3.keras").read_bytes() == b"model"
