@@ -19,8 +19,8 @@ from IPython.core.error import UsageError
 from support import fake_livy
 from support.fake_livy import FakeLivy
 
-from ddl_magics.clusters import livy as livy_cluster
 from ddl_magics.clusters import idle_session, livy_channel, livy_http, livy_remote, livy_session, shipping
+from ddl_magics.clusters import livy as livy_cluster
 from ddl_magics.clusters.base import Polled, Postponed, Refused, Unreachable
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_channel import Channel, StatementFailed

@@ -86,7 +86,7 @@ class CallbackStates:
             for name, value in _attributes(callback).items():
                 if name not in before or not _are_equal(before[name], value):
                     attributes[name] = _encode(value, "callbacks/%d/%s" % (number, name), arrays)
-            state = {"class": type(callback).__name__, "attributes": attributes}
+            state: dict[str, Any] = {"class": type(callback).__name__, "attributes": attributes}
             if best_files.BEST in attributes and best_files.keeps_best(callback):
                 path = best_files.path_of(callback)
                 content = None if path is None else best_files.read(path, most_bytes)
@@ -106,10 +106,10 @@ class CallbackStates:
             if type(callback).__name__ != state["class"]:
                 continue
             attributes, content = dict(state["attributes"]), arrays.get(_file_key(number))
-            if best_files.BEST in attributes and best_files.keeps_best(callback):
-                if content is None or not best_files.write(callback, state["file"], content):
-                    del attributes[best_files.BEST]
-                    missing.append(callback.filepath)
+            has_best = best_files.BEST in attributes and best_files.keeps_best(callback)
+            if has_best and (content is None or not best_files.write(callback, state["file"], content)):
+                del attributes[best_files.BEST]
+                missing.append(callback.filepath)
             for name, value in attributes.items():
                 setattr(callback, name, _decode(value, arrays))
         return missing
