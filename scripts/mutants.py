@@ -20,22 +20,26 @@ from __future__ import annotations
 import argparse
 import ast
 import ctypes
+import hashlib
 import importlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice, zip_longest
+from itertools import accumulate, islice, zip_longest
 from pathlib import Path
+from types import CodeType, FrameType
 from typing import Any
 
 import mutations
@@ -77,8 +81,10 @@ _PRELOADED = ("tensorflow", "keras", "pandas", "pyarrow", "pyspark.sql", "IPytho
 
 #: A test that takes longer than any does here hangs.
 _TEST_SECONDS = 40
-#: Tests that take longer come after the others; --quick leaves them out.
+#: Tests that take longer come after the others.
 _LONG_SECONDS = 3.0
+#: With --quick a mutant's tests take this long at most.
+_QUICK_SECONDS = 40
 #: And tests that take this many times as long as without a mutant, and this much more.
 _PATIENCE, _MORE_SECONDS = 3, 30
 _BASELINE_SECONDS = 1800
@@ -102,11 +108,13 @@ class Result:
     Attributes:
         code: pytest's exit code, or None of tests that were killed.
         passed: the seconds of each test that passed.
+        touched: the functions of the package that each test has called in its own process, where that was asked.
         failed: the tests that failed.
     """
 
     code: int | None
     passed: dict[str, float]
+    touched: dict[str, list[str]]
     failed: list[str]
     seconds: float
     output: str
@@ -169,8 +177,8 @@ class Copy:
                 break
             time.sleep(0.02)
         _kill_descendants()
-        passed, failed = json.loads(self._told.read_text()) if self._told.exists() else ({}, [])
-        return Result(code, passed, failed, time.monotonic() - begin, self._log.read_text(errors="replace"))
+        told = json.loads(self._told.read_text()) if self._told.exists() else ({}, {}, [])
+        return Result(code, told[0], told[1], told[2], time.monotonic() - begin, self._log.read_text(errors="replace"))
 
     def _run(self, tests: Tests, baseline: Mapping[str, float] | None) -> None:
         os.setsid()
@@ -184,9 +192,9 @@ class Copy:
 
         arguments = [*tests.files, "-m", tests.marks, "-q", "-p", "no:cacheprovider", f"--timeout={_TEST_SECONDS}"]
         arguments += ["--rootdir", str(self._folder), "--tb=short", *([] if baseline is None else ["-x"])]
-        watch = Watch(baseline)
+        watch = Watch(self._folder, baseline)
         code = int(pytest.main(arguments, plugins=[watch]))
-        self._told.write_text(json.dumps([watch.passed, watch.failed]))
+        self._told.write_text(json.dumps([watch.passed, watch.touched, watch.failed]))
         sys.stdout.flush()
         os._exit(code)
 
@@ -195,18 +203,34 @@ _OURS = (ROOT, ROOT / "scripts")
 
 
 class Watch:
-    """A plugin of pytest that chooses tests, and keeps how they ended."""
+    """A plugin of pytest that chooses tests and keeps how they ended; of all tests also which functions they call."""
 
-    def __init__(self, baseline: Mapping[str, float] | None) -> None:
-        self._baseline = baseline
+    def __init__(self, root: Path, baseline: Mapping[str, float] | None) -> None:
+        self._root, self._baseline = f"{root}/", baseline
+        self._codes: set[CodeType] = set()
         self.passed: dict[str, float] = {}
+        self.touched: dict[str, list[str]] = {}
         self.failed: list[str] = []
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        if self._baseline is not None:
+        if self._baseline is None:
+            sys.settrace(self._trace)
+            threading.settrace(self._trace)
+        else:
             baseline = self._baseline
             items[:] = [item for item in items if item.nodeid in baseline]
             items.sort(key=lambda item: baseline[item.nodeid] > _LONG_SECONDS)
+
+    def _trace(self, frame: FrameType, event: str, argument: Any) -> None:
+        self._codes.add(frame.f_code)
+
+    def pytest_runtest_logstart(self) -> None:
+        self._codes.clear()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        inside = f"{self._root}ddl_magics/"
+        names = {_name(code, self._root) for code in list(self._codes) if code.co_filename.startswith(inside)}
+        self.touched[nodeid] = sorted(names)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:
@@ -214,6 +238,12 @@ class Watch:
             self.failed.append(report.nodeid)
         elif report.passed and report.nodeid not in self.failed:
             self.passed[report.nodeid] = self.passed.get(report.nodeid, 0.0) + report.duration
+
+
+def _name(code: CodeType, root: str) -> str:
+    """The file and function of a code, as a mutant has them: lambdas belong to the function around them."""
+    function = re.sub(r"\.?<(?!locals)\w+>.*", "", getattr(code, "co_qualname", code.co_name)).replace(".<locals>", "")
+    return f"{code.co_filename.removeprefix(root)} {function}"
 
 
 def _kill_descendants() -> None:
@@ -247,8 +277,8 @@ class Finder:
         """The tests to ask, one after the other."""
         own = sorted(path for path in self._imports for folder in ROOMS[room][1] if path.startswith(folder))
         near = self._near(file)
-        near = [*(path for path in near if path in own), *[path for path in near if path not in own][:_STRANGERS]]
-        files = list(dict.fromkeys([*near, *own]))
+        strangers = [path for path in near if path not in own][: 0 if quick else _STRANGERS]
+        files = list(dict.fromkeys([*(path for path in near if path in own), *strangers, *own]))
         yield Tests(tuple(path for path in files if path not in _NOT_QUICK), _QUICK)
         if not quick:
             yield Tests(tuple(files), _OTHERS)
@@ -336,23 +366,56 @@ def equivalent() -> dict[str, str]:
     return {line["mutant"]: line["why"] for line in lines}
 
 
+class Baselines:
+    """What each test does without a mutant. Kept in a file until its own file changes."""
+
+    def __init__(self, copy: Copy, file: Path) -> None:
+        self._copy, self._file = copy, file
+        #: By marks and test file: the file's hash, and of each test that passes its seconds and functions.
+        self._files: dict[str, dict[str, Any]] = json.loads(file.read_text()) if file.exists() else {}
+
+    def of(self, tests: Tests) -> dict[str, dict[str, Any]]:
+        """Each test that passes -> `seconds`, and the `functions` that it calls in its own process."""
+        keys = {path: f"{tests.marks} {path}" for path in tests.files}
+        hashes = {path: hashlib.sha256(self._copy.source(path)).hexdigest() for path in tests.files}
+        new = [path for path in tests.files if self._files.get(keys[path], {}).get("hash") != hashes[path]]
+        if new:
+            result = self._copy.test(Tests(tuple(new), tests.marks), _BASELINE_SECONDS)
+            if result.code not in (0, 1, _NO_TESTS):
+                sys.exit(f"tests without a mutant ended with {result.code}:\n{result.output[-3000:]}")
+            print(f"without a mutant {len(result.passed)} tests take {result.seconds:.0f} s", flush=True)
+            if result.failed:
+                print(f"left out, as they fail without a mutant: {' '.join(result.failed)}", flush=True)
+            for path in new:
+                found = {
+                    name: {"seconds": seconds, "functions": result.touched[name]}
+                    for name, seconds in result.passed.items()
+                    if name.partition("::")[0] == path
+                }
+                self._files[keys[path]] = {"hash": hashes[path], "tests": found}
+            self._file.write_text(json.dumps(self._files))
+        return {name: test for path in tests.files for name, test in self._files[keys[path]]["tests"].items()}
+
+
 class Trial:
     """Tries mutants in a copy."""
 
-    def __init__(self, copy: Copy, record: Record, quick: bool) -> None:
-        self._copy, self._record, self._quick = copy, record, quick
+    def __init__(self, copy: Copy, record: Record, baselines: Baselines, quick: bool) -> None:
+        self._copy, self._record, self._baselines, self._quick = copy, record, baselines, quick
         self._finder = Finder(ROOT)
-        #: (test file, marks): the seconds of each test of it that passes without a mutant.
-        self._baselines: dict[tuple[str, str], dict[str, float]] = {}
 
     def try_one(self, room: str, mutant: mutations.Mutant) -> None:
         begin, outcome, by = time.monotonic(), "survived", ""
         source = self._copy.source(mutant.file)
         for tests in self._finder.stages(room, mutant.file, self._quick):
-            baseline = self._baseline(tests)
+            asked = self._asked(mutant, self._baselines.of(tests))
+            if not asked:
+                continue
+            files = tuple(dict.fromkeys(name.partition("::")[0] for name in asked))
             self._copy.write(mutant.file, mutant.applied(source))
             try:
-                result = self._copy.test(tests, _PATIENCE * sum(baseline.values()) + _MORE_SECONDS, baseline)
+                bound = _PATIENCE * sum(asked.values()) + _MORE_SECONDS
+                result = self._copy.test(Tests(files, tests.marks), bound, asked)
             finally:
                 self._copy.write(mutant.file, source)
             if result.noticed:
@@ -364,23 +427,19 @@ class Trial:
         place = f"{mutant.file}:{mutant.line(source)}"
         print(f"{outcome:9}{seconds:6.1f} s  {place}  {mutant.key.partition(' ')[2]}  {by}", flush=True)
 
-    def _baseline(self, tests: Tests) -> dict[str, float]:
-        """The seconds of each test to ask, which passes without a mutant."""
-        new = tuple(path for path in tests.files if (path, tests.marks) not in self._baselines)
-        if new:
-            result = self._copy.test(Tests(new, tests.marks), _BASELINE_SECONDS)
-            if result.code not in (0, 1, _NO_TESTS):
-                sys.exit(f"tests without a mutant ended with {result.code}:\n{result.output[-3000:]}")
-            if result.failed:
-                print(f"left out, as they fail without a mutant: {' '.join(result.failed)}", flush=True)
-            for path in new:
-                self._baselines[path, tests.marks] = {
-                    name: seconds
-                    for name, seconds in result.passed.items()
-                    if name.partition("::")[0] == path and not (self._quick and seconds > _LONG_SECONDS)
-                }
-            print(f"without a mutant {len(result.passed)} tests take {result.seconds:.0f} s", flush=True)
-        return {name: time for path in tests.files for name, time in self._baselines[path, tests.marks].items()}
+    def _asked(self, mutant: mutations.Mutant, tests: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+        """The tests that call the mutant's function, and what they take.
+
+        All, where none does: the function is called in other processes, or when the file is imported.
+        """
+        place = f"{mutant.file} {mutant.function}"
+        seconds = {name: test["seconds"] for name, test in tests.items()}
+        calling = {name: seconds[name] for name, test in tests.items() if place in test["functions"]}
+        asked = calling or seconds
+        if not self._quick:
+            return asked
+        sums = accumulate(asked.values())
+        return {name: asked[name] for name, until in zip(asked, sums, strict=True) if until < _QUICK_SECONDS}
 
 
 def plan(options: argparse.Namespace, record: Record) -> list[tuple[str, mutations.Mutant]]:
@@ -407,7 +466,7 @@ def _alone(arguments: list[str], record: Path) -> None:
             mount --make-rprivate /
             mkdir {folder}/record
             mount --bind {record.parent} {folder}/record
-            mount --bind {folder} /tmp
+            mount --rbind {folder} /tmp
             mount -t tmpfs tmpfs /dev/shm
             mount -o remount,bind,ro /
             exec "$@"
@@ -426,7 +485,8 @@ def main(arguments: list[str]) -> None:
             _alone(arguments, options.record)
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: orphans of tests become ours
         _preload()
-        trial = Trial(Copy(Path(tempfile.mkdtemp())), record, options.quick)
+        copy = Copy(Path(tempfile.mkdtemp()))
+        trial = Trial(copy, record, Baselines(copy, options.record.with_name("baselines.json")), options.quick)
         for room, mutant in plan(options, record):
             trial.try_one(room, mutant)
     print(record.table())
@@ -444,9 +504,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--room", action="append", choices=list(ROOMS), help="may be given several times; default: all")
     parser.add_argument("--count", type=int, default=50, help="of the seed's mutants; 0 shows the table")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--quick", action="store_true", help="without tests that use Spark, train on ranks or take seconds"
-    )
+    parser.add_argument("--quick", action="store_true", help="without tests that use Spark or train on ranks")
     parser.add_argument("--again", action="store_true", help="try those that survived once more")
     parser.add_argument("--only", default="", help="try those whose name has this text")
     parser.add_argument("--record", type=Path, default=RECORD, help=argparse.SUPPRESS)

@@ -90,6 +90,36 @@ def test_the_last_line_about_a_mutant_counts(tmp_path, monkeypatch):
     assert mutants.plan(again, book) == planned[1:]
 
 
+def test_the_tests_that_call_its_function_are_asked_and_where_none_does_all(monkeypatch):
+    mutant = mutations.mutants("a.py", b"def f(): return 1")[0]
+    tests = {name: {"seconds": 3.0, "functions": [f"a.py {name}"]} for name in "fgh"}
+    thorough, quick = (mutants.Trial(None, None, None, quick) for quick in (False, True))
+    assert thorough._asked(mutant, tests) == quick._asked(mutant, tests) == {"f": 3.0}
+    del tests["f"]
+    monkeypatch.setattr(mutants, "_QUICK_SECONDS", 5)
+    assert (thorough._asked(mutant, tests), quick._asked(mutant, tests)) == ({"g": 3.0, "h": 3.0}, {"g": 3.0})
+
+
+def test_a_code_has_the_name_that_a_mutant_has():
+    names = [
+        mutants._name(code, f"{ROOT}/") for code in [mutants._name.__code__, _inner().__code__, _in_lambda().__code__]
+    ]
+    assert names == ["scripts/mutants.py _name", *(f"tests/project/test_mutants.py {name}" for name in EXPECTED)]
+
+
+EXPECTED = ["_inner.function", "_in_lambda"]
+
+
+def _inner():
+    def function(): ...
+
+    return function
+
+
+def _in_lambda():
+    return lambda: None
+
+
 def test_each_mutant_that_nobody_can_notice_is_one_and_has_a_reason():
     reasons = mutants.equivalent()
     existing = {mutant.key for room in mutants.ROOMS for mutant in mutants.chosen(room, 0)}
