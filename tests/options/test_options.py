@@ -92,6 +92,8 @@ def test_defaults_of_ps_and_of_data():
         ("--strategy ps --rule adagg", "Did you mean adag?"),
         ("--strategy ps --rule aeasgd:alhpa=1", "the rule aeasgd has no setting 'alhpa'; did you mean alpha?"),
         ("--strategy ps --rule aeasgd:alpha=x", "--rule: alpha of the rule aeasgd must be a number above 0, not 'x'."),
+        ("--validation 1", "--validation must be a share between 0 and 1"),
+        ("--validation 0", "--validation must be a share between 0 and 1"),
         (
             "--validation 1.5",
             "--validation must be a share between 0 and 1, the name of a DataFrame or, with --order-by,",
@@ -262,6 +264,8 @@ def test_help_and_documentation_name_every_built_option():
         assert f"  {option.flag}" in help_text()
         assert f"| `{option.flag}" in markdown_table()
     assert all(line.count(" | ") == 2 for line in markdown_table().splitlines() if line.startswith("| `"))
+    assert "\n  --strategy allreduce|ps|" in help_text() and "\n  --workers N\n" in help_text()
+    assert "Default: None" not in help_text() and "Default: ()" not in help_text()
     assert wants_help(["--workers", "2", "--help"]) and not wants_help(["--workers", "2"])
 
 

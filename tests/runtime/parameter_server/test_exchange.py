@@ -5,10 +5,9 @@ import threading
 import numpy as np
 import pytest
 
-from ddl_magics.runtime.parameter_server import update_rules
+from ddl_magics.runtime.parameter_server import report, update_rules
 from ddl_magics.runtime.parameter_server.centre import Fit, Refusal
 from ddl_magics.runtime.parameter_server.exchange import Exchanger, concurrent_staleness, overlap_staleness
-from ddl_magics.runtime.parameter_server.report import CommitReport
 
 
 class Server:
@@ -153,11 +152,26 @@ def test_overlap_staleness_is_the_mean_over_the_batches_rounded_up():
 
 
 def test_a_report_has_the_histogram_of_its_commits():
-    report = CommitReport()
-    assert report.take() is None
+    commits = report.CommitReport()
+    assert commits.take() is None
     for staleness in (0, 0, 1, 3, 9):
-        report.add(staleness)
-    fields = report.take()
+        commits.add(staleness)
+    fields = commits.take()
     assert fields.pop("seconds") >= 0
     assert fields == {"commits": 5, "staleness": 2.6, "staleness_max": 9, "histogram": [2, 1, 1, 0, 1]}
-    assert report.take() is None
+    assert commits.take() is None
+
+
+def test_a_report_is_due_a_second_after_the_last_if_there_were_commits(monkeypatch):
+    now = [10.0]
+    monkeypatch.setattr(report.time, "monotonic", lambda: now[0])
+    commits = report.CommitReport()
+    commits.add(1)
+    now[0] = 10.5
+    assert not commits.due
+    now[0] = 11.0
+    assert commits.due and commits.take()["seconds"] == 1.0
+    now[0] = 13.0
+    assert not commits.due, "no commit"
+    commits.add(0)
+    assert commits.due
