@@ -39,6 +39,7 @@ from ..gradients.within_step import WithinStep
 from ..keras_types import Tensor
 from ..rank.config import RankConfig
 from ..trial.patching import wrap
+from ..trial.private_streams import PrivateStreams
 
 #: What a rank adds to a seed is a multiple of this prime, larger than the numbers by which seeds usually differ.
 _STRIDE = 15_485_863
@@ -73,21 +74,17 @@ class Noise:
     def __init__(self, config: RankConfig, traced: TracedStep, within: WithinStep) -> None:
         self._config, self._fold, self._traced, self._within = config, config.rank * _STRIDE, traced, within
         self.apart = False
-        self._streams: _Streams | None = None
+        self._streams: PrivateStreams | None = None
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
         """Around a training step of this rank, or the trace of one."""
-        eager = tf.executing_eagerly()
-        if eager:
-            self._streams = self._streams or _Streams(self._fold)
-            self._streams.swap()
-        try:
-            with self._set(True):
-                yield
-        finally:
-            if eager and self._streams is not None:
-                self._streams.swap()
+        with contextlib.ExitStack() as in_step:
+            if tf.executing_eagerly():
+                self._streams = self._streams or _streams_of_steps(self._fold)
+                in_step.enter_context(self._streams.drawn())
+            in_step.enter_context(self._set(True))
+            yield
 
     def alike(self) -> contextlib.AbstractContextManager[None]:
         """Around what all ranks make alike, also within a step: weights, data, updates."""
@@ -178,17 +175,7 @@ class Noise:
             return original(*args, **kwargs)
 
 
-class _Streams:
-    """Numpy's and Python's global streams while they are not in use: in a step the ones outside, and vice versa."""
-
-    def __init__(self, fold: int) -> None:
-        """The streams of steps are seeded with the present states and `fold`, and leave these as they are."""
-        numpy = np.asarray(np.random.get_state(legacy=False)["state"]["key"])
-        seed = (zlib.crc32(repr(random.getstate()).encode() + numpy.tobytes()) + fold) % 2**32
-        self._states = random.Random(seed).getstate(), np.random.RandomState(seed).get_state()
-
-    def swap(self) -> None:
-        python, numpy = self._states
-        self._states = random.getstate(), np.random.get_state()
-        random.setstate(python)
-        np.random.set_state(numpy)
+def _streams_of_steps(fold: int) -> PrivateStreams:
+    """Seeded with the present states of the process' streams and `fold`."""
+    numpy = np.asarray(np.random.get_state(legacy=False)["state"]["key"])
+    return PrivateStreams((zlib.crc32(repr(random.getstate()).encode() + numpy.tobytes()) + fold) % 2**32)

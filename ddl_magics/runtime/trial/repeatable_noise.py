@@ -21,6 +21,7 @@ from tensorflow.python.ops import (
 )
 
 from .patching import Patch, patched
+from .private_streams import PrivateStreams
 
 _SEED = 20011
 
@@ -64,8 +65,8 @@ class RepeatableNoise:
 
     @contextlib.contextmanager
     def drawn(self) -> Iterator[None]:
-        """Functions of TensorFlow and Keras draw from here; what others draw by is put back afterwards."""
-        states = random.getstate(), np.random.get_state()
+        """Functions that draw draw from here; what else is drawn from is put back afterwards."""
+        states, private = (random.getstate(), np.random.get_state()), PrivateStreams(_SEED)
         of_tensorflow = getattr(context.context(), "_rng", None)  # of its operations that run at once
         seeds = None if of_tensorflow is None else of_tensorflow.getstate()
         drawing: list[Patch] = [
@@ -74,11 +75,12 @@ class RepeatableNoise:
         ]
         drawing += [(owner, name, self._noting) for owner, name in _operations()]
         try:
-            with patched(drawing):
+            with patched(drawing), private.drawn():
                 yield
         finally:
-            random.setstate(states[0])
-            np.random.set_state(states[1])
+            if not private.others_drew:  # a library has drawn from the streams themselves, as scikit-learn does
+                random.setstate(states[0])
+                np.random.set_state(states[1])
             if of_tensorflow is not None:
                 of_tensorflow.setstate(seeds)
 

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 from support import launch
 
@@ -9,11 +10,11 @@ from . import test_noise
 
 pytestmark = pytest.mark.timeout(300)
 
-EPOCHS, ROWS = 3, 16
+EPOCHS, ROWS, SEED = 3, 16, 5
 
 #: Prints for each of its fits what every step has seen: rows of an array, or of a pipeline that adds noise to them.
 CELL = f"""
-import json
+import json, time
 import keras, numpy as np
 import tensorflow as tf
 
@@ -46,6 +47,17 @@ for name, data in fits.items():
         keras.utils.set_random_seed({launch.DEFAULT_SPEC["seed"]})
     model.fit(*data, batch_size=4 if data[1] is not None else None, epochs={EPOCHS}, verbose=0)
     print("fit", json.dumps([name, SEEN]))
+
+def drawn():  # while steps are in work, by the thread of the pipeline
+    while True:
+        time.sleep(0.01)
+        rows = np.random.uniform(size=(4, 1))
+        yield rows, rows
+
+np.random.seed({SEED})
+SEEN = []
+model.fit(drawn(), steps_per_epoch=6, epochs=2, verbose=0)
+print("drawn", json.dumps(["drawn", SEEN]))
 """
 
 
@@ -96,6 +108,14 @@ def test_epochs_of_an_all_reduce_differ_as_in_one_process(reduced):
     assert all(all_differ(epochs) for name in ("arrays", "pipeline") for epochs in fits[name].values())
     # In one process whose seed is set, Keras has the order of the first epoch in each.
     assert all(epochs == epochs[:1] * EPOCHS for epochs in fits["seeded"].values())
+
+
+def test_steps_leave_alone_the_streams_that_a_pipeline_draws_from(reduced):
+    """NumPy's is one for the process: the pipeline draws ahead from it while a step is tried, and in each eager step."""
+    ranks = test_noise.printed(reduced, "drawn")["drawn"]
+    batches = np.random.RandomState(SEED).uniform(size=(12, 4))
+    found = np.concatenate([np.array(ranks[rank]) for rank in range(2)], axis=1)
+    np.testing.assert_allclose(found, batches, atol=1e-6)
 
 
 def test_workers_with_steps_of_their_own_never_keep_their_batches(rank_pool):

@@ -1,0 +1,61 @@
+"""Streams of Python's and NumPy's random numbers for one thread.
+
+`random.random()` and `np.random.rand()` draw from streams of the whole process. While a step runs or is tried, a thread
+of the cell's input pipeline draws ahead from these. What the step draws must not change them, nor may their states be
+put back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+import threading
+from typing import Any, Callable, Iterator
+
+import numpy as np
+
+from .patching import Patch, patched
+
+#: Functions of `np.random` that are no methods of its stream, and the methods that they call.
+_NUMPYS = {"seed": "seed", "ranf": "random_sample", "sample": "random_sample"}
+
+
+class PrivateStreams:
+    """What a thread draws from, in place of the streams of the process."""
+
+    def __init__(self, seed: int) -> None:
+        self._python, self._numpy = random.Random(seed), np.random.RandomState(seed)
+        self.others_drew = False  # in the last `drawn`, as far as they have called the functions of the modules
+
+    @contextlib.contextmanager
+    def drawn(self) -> Iterator[None]:
+        """The functions of `random` and `np.random` draw from here in this thread, and as ever in others."""
+        self.others_drew, thread = False, threading.get_ident()
+
+        def replacement(original: Callable[..., Any], private: Callable[..., Any]) -> Callable[..., Any]:
+            def draw(*args: Any, **kwargs: Any) -> Any:
+                if threading.get_ident() == thread:
+                    return private(*args, **kwargs)
+                self.others_drew = True
+                return original(*args, **kwargs)
+
+            return draw
+
+        with patched(self._patches(replacement)):
+            yield
+
+    def _patches(self, replacement: Callable[..., Any]) -> Iterator[Patch]:
+        for module, private, names in (
+            (random, self._python, _methods(random, random.Random)),
+            (np.random, self._numpy, {**_methods(np.random, np.random.RandomState), **_NUMPYS}),
+        ):
+            for name, method in names.items():
+                yield module, name, functools.partial(replacement, private=getattr(private, method))
+
+
+@functools.lru_cache(maxsize=None)
+def _methods(module: Any, kind: type) -> dict[str, str]:
+    """The names in a module of methods of its stream, as they are named there and in the class."""
+    bound = {name: getattr(value, "__self__", None) for name, value in vars(module).items()}
+    return {name: name for name, stream in bound.items() if isinstance(stream, kind)}
