@@ -115,6 +115,45 @@ def test_killed_more_often_than_attempts_allow_it_ends_and_another_run_goes_on(s
     assert said == ["fit 1 had ended in the resumed run: its history and weights are taken, and nothing is trained"]
 
 
+#: Each use of a row moves its weight by the rate of the epoch, and no other: the sum says in which epochs it was used.
+#: The third epoch is the best.
+ROWS, RATES = 128, [1.0, 0.5, -0.25, -0.125, -0.0625]
+COUNTED = f"""
+import keras, time
+class Slow(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        time.sleep(0.15)
+rate = keras.callbacks.LearningRateScheduler(lambda epoch: {RATES}[epoch])
+best = keras.callbacks.ModelCheckpoint("best.weights.h5", monitor="loss", save_best_only=True, save_weights_only=True)
+embedding = keras.layers.Embedding({ROWS}, 1, embeddings_initializer="zeros")
+model = keras.Sequential([keras.Input((1,)), embedding, keras.layers.Flatten()])
+model.compile(keras.optimizers.SGD(1.0), lambda y, p: 16 * p)
+fit = model.fit(dataset, epochs={len(RATES)}, verbose=0, callbacks=[rate, Slow(), best])
+ended = model.get_weights()[0].ravel().tolist()
+model.load_weights("best.weights.h5")
+ddl.log(loaded=float(model.get_weights()[0].sum()))
+[ended, model.get_weights()[0].ravel().tolist()]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("every", [None, 3])
+def test_each_row_is_used_once_an_epoch_and_the_best_file_stays_after_a_kill_in_an_epoch(
+    spark_cluster, tmp_path, every
+):
+    spark = spark_cluster(2)
+    frame = spark.range(ROWS).selectExpr("id row", "0.0 y")
+    data = {"data": "df", "features": ["row"], "label": "y", "batch_size": 16}
+    storage = f"file://{tmp_path}/storage"
+    run = launch.start(spark, COUNTED, {"df": frame}, **data, attempts=2, checkpoint=storage, checkpoint_every=every)
+    run.until(lambda run: any(e["epoch"] == 3 for e in run.of_kind("steps")), 150)
+    os.kill(run.pid(1), signal.SIGKILL)
+    ended = run.finished(150)
+    assert any(text.startswith("attempt 2 of 2: rank 1 on ") for text in beginnings(ended))
+    assert ended.result == [[-sum(RATES)] * ROWS, [-sum(RATES[:3])] * ROWS]
+    assert ended.logged("loaded") == [-sum(RATES[:3]) * ROWS] * 2, "each rank finds it"
+
+
 @pytest.mark.slow
 def test_stop_between_two_attempts(spark_cluster):
     run = launch.start(spark_cluster(2), cell())
