@@ -111,7 +111,7 @@ def test_epochs_of_an_all_reduce_differ_as_in_one_process(reduced):
 
 
 def test_steps_leave_alone_the_streams_that_a_pipeline_draws_from(reduced):
-    """NumPy's is one for the process: the pipeline draws ahead from it while a step is tried, and in each eager step."""
+    """NumPy's is one for the process: the pipeline draws ahead from it while steps are tried, and in eager steps."""
     ranks = test_noise.printed(reduced, "drawn")["drawn"]
     batches = np.random.RandomState(SEED).uniform(size=(12, 4))
     found = np.concatenate([np.array(ranks[rank]) for rank in range(2)], axis=1)
