@@ -14,6 +14,7 @@ from ddl_magics.runtime import events as ev
 from ddl_magics.runtime import lambda_layers
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import RUN_ID, trained_models
+from ddl_magics.store.files import read_bounded
 
 if TYPE_CHECKING:
     from ddl_magics.dashboard.evaluation import Evaluation
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 #: The file that describes the model in the folder of an export.
 DESCRIPTION = "ddl_magics.json"
+#: It has an example of the model's input, such as an image.
+MAX_DESCRIPTION_BYTES = 64 << 20
 #: Of its texts that become paths and parts of messages.
 _FORMS = {"format": re.compile("[a-z_]{1,32}"), "model": re.compile(r"([A-Za-z0-9_]+/)?[A-Za-z0-9_]+\.[a-z]+")}
 #: pyspark's, which may not be installed.
@@ -177,10 +180,12 @@ def description_of(folder: Path) -> dict[str, Any]:
         CannotExport: the folder is no export, or its description is damaged.
     """
     try:
-        description: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        description: dict[str, Any] = json.loads(read_bounded(folder / DESCRIPTION, MAX_DESCRIPTION_BYTES))
         of_known_form = all(form.fullmatch(description[name]) for name, form in _FORMS.items())
         of_known_form = of_known_form and isinstance(description["versions"], dict)
-    except OSError:
+    except OSError as error:
+        if (folder / DESCRIPTION).is_file():
+            raise CannotExport(f"{folder / DESCRIPTION} cannot be read: {error.strerror}") from None
         raise CannotExport(f"{folder} is no exported model: it has no {DESCRIPTION}") from None
     except (ValueError, KeyError, TypeError, RecursionError):
         of_known_form = False

@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import shutil
+import stat
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -30,7 +31,7 @@ from ddl_magics.models import conversion
 from ddl_magics.models.signature import Example, Signature, Tensor, example_for, input_specs, signature_of
 from ddl_magics.runtime.monitoring.sources import REFERENCE_FILE
 from ddl_magics.store.files import reason_of, remove_left, synchronize_folder, synchronize_tree
-from ddl_magics.wording import first_line, nearest
+from ddl_magics.wording import first_line, nearest, plain
 
 #: Where the folder of a format has the model.
 FILES = {
@@ -146,6 +147,24 @@ def new_folder(target: Path) -> Iterator[Path]:
         raise CannotExport(f"{target} cannot be written: {reason_of(error)}") from None
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def copy(export_folder: Path, target: Path) -> None:
+    """Copy an export, which may be a stranger's: folders and files, into a folder that is there.
+
+    Raises:
+        CannotExport: one line; it has a link, which may lead anywhere, or a pipe or device, or cannot be copied.
+    """
+    try:
+        for path, folders, names in os.walk(export_folder):
+            for name in [*folders, *names]:
+                mode = os.lstat(entry := os.path.join(path, name)).st_mode
+                if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+                    inside = plain(os.path.relpath(entry, export_folder))
+                    raise CannotExport(f"{export_folder} has {inside}, which is a link or no file: remove it first")
+        shutil.copytree(export_folder, target, dirs_exist_ok=True, symlinks=True)
+    except OSError as error:
+        raise CannotExport(f"{export_folder} cannot be copied: {reason_of(error)}") from None
 
 
 def _write_mlflow(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from ddl_magics.errors import CannotServe
 
 #: What precedes a local version: of "3.4.1+nv24", which no index has, it is all that matters.
 _VERSION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9}){1,3}(?:(?:a|b|rc|\.dev)[0-9]{1,16})?)(?:\+[A-Za-z0-9.]{1,32})?")
+#: The errors of reading an archive that is none, or is damaged; RuntimeError: encrypted.
+_NO_ARCHIVE = (OSError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error)
 #: The longest `metadata.json`: Keras writes some hundred bytes.
 MAX_METADATA_BYTES = 64 * 2**10
 
@@ -29,7 +32,7 @@ def saved_by(file: Path) -> str | None:
     try:
         with zipfile.ZipFile(file) as archive, archive.open("metadata.json") as metadata:
             version = json.loads(metadata.read(MAX_METADATA_BYTES))["keras_version"]
-    except (OSError, KeyError, TypeError, ValueError, NotImplementedError, RuntimeError, zipfile.BadZipFile):
+    except (*_NO_ARCHIVE, KeyError, TypeError, ValueError):
         return None
     return checked(version)
 

@@ -175,9 +175,12 @@ class LocalStorage:
         self.uri = str(root)
 
     def names(self, folder: str) -> list[str]:
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        try:
             return os.listdir(self._root / folder)
-        return []
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:  # a link to itself, a folder that others may not enter
+            raise CannotExport(f"{self._root / folder} cannot be read: {reason_of(error)}") from None
 
     def create(self, name: str) -> bool:
         path = self._root / name

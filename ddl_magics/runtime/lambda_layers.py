@@ -19,10 +19,19 @@ import sys
 import threading
 import types
 import zipfile
+import zlib
 from typing import Any, Iterator, Mapping
 
 #: In which module Keras 3 and Keras 2 have the function that makes a function of its bytecode.
 _LOADERS = ("keras.src.utils.python_utils", "keras.src.utils.generic_utils")
+
+#: The longest `config.json`, whose entry in an archive may be a bomb. Keras reads a longer one in its safe mode.
+MAX_CONFIG_BYTES = 64 << 20
+#: The errors of reading a file that Keras cannot read either; RuntimeError: it is encrypted, or nested too deeply.
+_UNREADABLE = (
+    *(OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError),
+    *(KeyError, AttributeError, ValueError, TypeError, IndexError, OverflowError),
+)
 
 _REFUSED = (
     "the code of the model's Lambda layers is not loaded, as no run of yours has trained this file: if you trust its "
@@ -43,12 +52,13 @@ def functions_in(model: bytes | str, compiled: bool = True) -> tuple[list[str], 
     the bytecode of its loss and metrics.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(model) if isinstance(model, bytes) else model) as archive:
-            config = json.loads(archive.read("config.json"))
+        file = io.BytesIO(model) if isinstance(model, bytes) else model
+        with zipfile.ZipFile(file) as archive, archive.open("config.json") as source:
+            config = json.loads(source.read(MAX_CONFIG_BYTES))
         if not compiled:
             config["compile_config"] = None
-        return list(_codes(config)), list(_functions(config))
-    except (OSError, zipfile.BadZipFile, KeyError, AttributeError, ValueError, TypeError, IndexError, RecursionError):
+        return list(map(str, _codes(config))), list(map(str, _functions(config)))  # a stranger's may be anything
+    except _UNREADABLE:
         return [], []
 
 

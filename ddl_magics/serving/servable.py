@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,6 +12,7 @@ from ddl_magics.clusters.scoring import description_of
 from ddl_magics.errors import CannotExport
 from ddl_magics.models import keras_version
 from ddl_magics.models.export import Trained, write
+from ddl_magics.models.export import copy as copy_export
 from ddl_magics.runtime.lambda_layers import functions_in
 from ddl_magics.serving import launch
 from ddl_magics.serving.servers import Served
@@ -94,7 +94,7 @@ def of_export(folder: Path, name: str = "", version: int | None = None) -> Serva
             raise CannotExport(
                 f"{folder} has the format {description['format']}: a deployment needs one in the format {format}"
             )
-        shutil.copytree(folder, target, dirs_exist_ok=True)
+        copy_export(folder, target)
 
     keras = description["versions"].get("keras") if description["format"] != "saved_model" else None
     return ServableModel(

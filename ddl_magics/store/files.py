@@ -55,6 +55,22 @@ def make_private(folder: Path) -> Path:
     return folder
 
 
+def read_bounded(path: Path, most: int) -> bytes:
+    """The content of a file that may be a stranger's.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is a pipe, a device or a folder, or longer than `most` bytes.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # a pipe would block
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("no file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError("too long")
+    return content
+
+
 def move(arrived: Path, path: Path) -> None:
     """Give a complete file its final name, once its content is on the disk."""
     with open(arrived, "rb") as file:

@@ -142,3 +142,9 @@ def test_what_killed_writers_have_left_is_removed_after_a_day(tmp_path):
     os.utime(old, (1, 1))
     assert Registry(tmp_path).add("digits", writing("a")) == 1
     assert not old.exists() and young.exists()
+
+
+def test_a_folder_that_cannot_be_read_is_told(tmp_path):
+    (tmp_path / "digits").symlink_to("digits")
+    with pytest.raises(CannotExport, match=r"digits cannot be read: Too many levels of symbolic links$"):
+        Registry(tmp_path).versions("digits")

@@ -1,14 +1,17 @@
 """What a stranger's model says of itself reaches neither pip nor YAML, and is told apart from a model of one's own."""
 
 import json
+import os
 import zipfile
 
 import pytest
 import yaml
 from support.stored import finished
 
+from ddl_magics.clusters import scoring
 from ddl_magics.errors import CannotExport, CannotServe
 from ddl_magics.models import keras_version
+from ddl_magics.runtime import lambda_layers
 from ddl_magics.serving import deployment, environment, servable
 
 NOT_VERSIONS = (
@@ -94,6 +97,51 @@ def test_pip_takes_wheels_of_the_index_alone(tmp_path, monkeypatch):
 def test_a_description_of_another_form_is_damaged(tmp_path, changes):
     with pytest.raises(CannotExport, match=r"ddl_magics.json is damaged: export the model again"):
         servable.of_export(an_export(tmp_path / "export", **changes))
+
+
+@pytest.mark.parametrize("link", [True, False])
+def test_an_export_with_a_link_or_a_pipe_is_not_copied(tmp_path, link):
+    """A link to / would be a copy of the disk, and a pipe would be waited for."""
+    folder, target = an_export(tmp_path / "export"), tmp_path / "target"
+    (folder / "data").mkdir()
+    (folder / "model.keras").write_bytes(b"model")
+    target.mkdir()
+    servable.of_export(folder).write("", target)
+    assert (target / "model.keras").read_bytes() == b"model"
+    (folder / "data" / "x").symlink_to("/usr/lib") if link else os.mkfifo(folder / "data" / "x")
+    with pytest.raises(CannotExport, match=r"export has data/x, which is a link or no file: remove it first$"):
+        servable.of_export(folder).write("", target)
+    assert not (target / "data" / "x").exists()
+
+
+def test_a_description_that_is_a_pipe_or_has_no_end_is_damaged(tmp_path, monkeypatch):
+    file = an_export(tmp_path / "export") / "ddl_magics.json"
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(CannotExport, match="is damaged"):
+        servable.of_export(tmp_path / "export")
+    file.unlink()
+    file.symlink_to("/dev/zero")
+    with pytest.raises(CannotExport, match="is damaged"):
+        servable.of_export(tmp_path / "export")
+    monkeypatch.setattr(scoring, "MAX_DESCRIPTION_BYTES", 10)
+    file.unlink()
+    with pytest.raises(CannotExport, match="is damaged"):
+        servable.of_export(an_export(tmp_path / "export"))
+
+
+def test_the_config_of_a_model_is_read_as_far_as_it_may_be_long(tmp_path, monkeypatch):
+    """Of one that is damaged, or a bomb, nothing is known: Keras' safe mode has the word."""
+    layer = {"class_name": "Lambda", "config": {"function": {"class_name": "function", "config": ["f"]}}}
+    with zipfile.ZipFile(tmp_path / "a.keras", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("config.json", json.dumps([layer, " " * 1000]))
+    content = (tmp_path / "a.keras").read_bytes()
+    assert lambda_layers.functions_in(content) == ([], ["['f']"]), "texts, whatever they are"
+    at = content.index(b"config.json") + len("config.json")
+    damaged = content[: at + 3] + b"\xff\xff\xff" + content[at + 6 :]
+    assert lambda_layers.functions_in(damaged) == ([], []), "zlib's error"
+    monkeypatch.setattr(lambda_layers, "MAX_CONFIG_BYTES", 500)
+    assert lambda_layers.functions_in(content) == ([], [])
 
 
 @pytest.mark.parametrize("text", ["[1, 2", '"3"', "[]", "[" * 100_000])
