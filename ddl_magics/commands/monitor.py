@@ -19,10 +19,11 @@ from ddl_magics.errors import CannotExport, DistributedCellError
 from ddl_magics.options.line import cell_of
 from ddl_magics.runs import Run
 from ddl_magics.runtime.monitoring import sources
+from ddl_magics.runtime.monitoring.reference_check import MAX_BYTES, checked
 from ddl_magics.runtime.monitoring.sources import REFERENCE_FILE, BadSource
 from ddl_magics.runtime.run_spec import MonitorSpec, RunSpec
 from ddl_magics.session.session import Session
-from ddl_magics.store.files import make_private
+from ddl_magics.store.files import make_private, read_bounded
 
 #: The strategy of a monitor's spec; cells cannot choose it.
 STRATEGY = "monitor"
@@ -112,8 +113,13 @@ def _reference(model_name: str, session: Session) -> tuple[Mapping[str, Any], Ru
 
 
 def _read(path: Path) -> Mapping[str, Any]:
-    reference: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return reference
+    """The reference in a file, which may be a stranger's."""
+    try:
+        return checked(json.loads(read_bounded(path, MAX_BYTES)))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError):
+        raise UsageError(f"{path} is damaged, or of another version: train the model again, and export it.") from None
 
 
 def _address(address: str, cluster: Cluster) -> str:

@@ -1,11 +1,14 @@
 """What the words of `%ddl monitor` mean, without a stream."""
 
+import json
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from IPython.core.error import UsageError
 from support.fake_cluster import FakeCluster
+from support.monitoring_logs import trained
 
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.commands import monitor
@@ -60,3 +63,20 @@ def test_a_password_in_an_address_is_refused_and_not_shown(address):
         with pytest.raises(UsageError, match="leave user and password out of the address") as caught:
             BY_VERB["monitor"].read(line.split())
         assert "secret" not in str(caught.value)
+
+
+def test_a_reference_of_another_form_is_told_in_one_line(tmp_path):
+    """An export may be a stranger's, and its reference becomes Spark SQL."""
+    description = {"format": "keras", "model": "model.keras", "versions": {}}
+    (tmp_path / "ddl_magics.json").write_text(json.dumps(description))
+    whole = json.loads(json.dumps(trained(np.random.default_rng(6))))
+    (file := tmp_path / "reference.json").write_text(json.dumps(whole))
+    assert monitor._reference(str(tmp_path), Mock()) == (whole, None)
+    deep = {**whole, "inputs": [{**whole["inputs"][0], "depth": 10**9}]}
+    edges = {**whole, "features": [{**feature, "edges": ["1) OR x"]} for feature in whole["features"]]}
+    for damaged in ("", "[]", "{}", "[" * 100_000, "\xff", json.dumps(deep), json.dumps(edges)):
+        file.write_text(damaged)
+        with pytest.raises(
+            UsageError, match=r"reference.json is damaged, or of another version: train the model again"
+        ):
+            monitor._reference(str(tmp_path), Mock())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from functools import partial
 from typing import Any, Callable, Iterable, Iterator
 
 from ..monitoring.counting import Counter
@@ -23,7 +24,8 @@ class StoredCounts:
 
     def load(self) -> None:
         """Continue with the counts on the storage."""
-        self.watch, self._stale = Watch(self._reference, self._counter, self._file.read()), False
+        made_of = partial(Watch, self._reference, self._counter)
+        self.watch, self._stale = self._file.read(made_of), False
 
     def store(self) -> None:
         """Write the counts. The lock is held."""

@@ -6,10 +6,11 @@ import contextlib
 import json
 import os
 import re
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, TypeVar
 
 #: The state of the counts is in files of this name; the newest two are kept.
 STATE = "counts-%d.json"
+Made = TypeVar("Made")
 _STATE = re.compile(r"counts-([0-9]{1,18})\.json")
 
 
@@ -55,8 +56,10 @@ class CountsFolder:
         names = [status.getPath().getName() for status in self._fs.listStatus(self._path)]
         return sorted(int(match.group(1)) for match in map(_STATE.fullmatch, names) if match)
 
-    def read(self) -> dict[str, Any]:
-        """The newest state that is whole, or an empty one where there is none.
+    def read(self, made_of: Callable[[Mapping[str, Any]], Made]) -> Made:
+        """What is made of the newest state that is whole, or of an empty one where there is none.
+
+        made_of: raises ValueError for a state that is damaged.
 
         Raises:
             ValueError: none of them is whole.
@@ -64,18 +67,14 @@ class CountsFolder:
         numbers = self._numbers()
         for number in reversed(numbers):
             try:
-                state = json.loads(self._content(STATE % number))
-                if not isinstance(state, dict):
-                    raise ValueError("no object")
-            except ValueError as error:
+                return made_of(json.loads(self._content(STATE % number)))
+            except (ValueError, RecursionError) as error:
                 damaged = "%s is damaged (%s)" % (self.inside(STATE % number), error)
                 if number == numbers[0]:
                     raise ValueError("%s: start with another --checkpoint, to count the log anew" % damaged) from None
                 self._warn("%s: the counts before it hold, and those of its batch are missing" % damaged)
                 self._fs.delete(self._path_of(STATE % number), False)
-            else:
-                return state
-        return {}
+        return made_of({})
 
     def _content(self, name: str) -> str:
         """The text of a file. ValueError where its checksum is not that of its bytes."""

@@ -28,8 +28,9 @@ class Watch:
     """The state of a monitor, which `to_json` stores and `from_json` reads."""
 
     def __init__(self, reference: Reference, counter: counting.Counter, state: Mapping[str, Any] | None = None) -> None:
+        """Raises ValueError for a state that is damaged."""
         self._reference, self._counter = reference, counter
-        state = state or {}
+        state = _checked(state or {})
         #: The number of the last batch that was added.
         self.batch: int = state.get("batch", -1)
         self._windows: Dict[float, Dict[str, Bins]] = {float(k): v for k, v in state.get("windows", {}).items()}
@@ -207,3 +208,36 @@ def percentile(latencies: Mapping[str, List[float]], share: float) -> float | No
 
 def _short(value: float | None) -> float | None:
     return None if value is None else float("%.5g" % value)
+
+
+def _checked(state: Any) -> Mapping[str, Any]:
+    """A stored state whose parts have their types. Raises ValueError."""
+    try:
+        sound = all(_is_count(state.get(name, -1), least=-1) for name in ("batch", "label_batch"))
+        sound = sound and all(map(_is_count, state.get("totals", {}).values()))
+        sound = sound and all(map(_is_number, state.get("since", {}).values()))
+        sound = sound and all(map(_is_sums, state.get("errors", {}).values()))
+        starts = [*state.get("errors", {}), *state.get("windows", {})]
+        sound = sound and all(math.isfinite(float(start)) for start in starts)
+        for metrics in state.get("windows", {}).values():
+            for metric, bins in metrics.items():
+                sound = sound and int(metric) >= 0 and all(int(bin) >= counting.NULL for bin in bins)
+                sound = sound and all(map(_is_sums, bins.values()))
+    except (AttributeError, TypeError):
+        sound = False
+    if not sound:
+        raise ValueError("it has another form")
+    checked: Mapping[str, Any] = state
+    return checked
+
+
+def _is_sums(value: Any) -> bool:
+    return type(value) is list and len(value) == 3 and _is_number(value[0]) and all(map(_is_number, value))
+
+
+def _is_count(value: Any, least: int = 0) -> bool:
+    return type(value) is int and least <= value < 2**53
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is float or _is_count(value, -(2**53))

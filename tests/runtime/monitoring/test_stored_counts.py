@@ -32,8 +32,8 @@ class Folder:
     def __init__(self):
         self.state, self.fails = {}, ""
 
-    def read(self):
-        return self.state
+    def read(self, made_of):
+        return made_of(self.state)
 
     def write(self, state):
         fails, self.fails = self.fails, ""
@@ -127,3 +127,21 @@ def test_the_rate_of_a_window_that_is_not_over_is_that_of_its_time():
 def test_latencies_are_those_of_the_requests_that_have_one():
     known = {"12": [60, 0.0, 0.0], str(counting.NULL): [40, 0.0, 0.0]}
     assert windows.percentile(known, 0.99) == windows.percentile({"12": [60, 0.0, 0.0]}, 0.99) is not None
+
+
+def test_counts_of_another_form_are_damaged():
+    state = StoredCounts(REFERENCE, COUNTER, Folder())
+    state.add(0, lambda: ROWS)
+    whole = state._file.state
+    assert Watch(REFERENCE, COUNTER, whole).totals["requests"] == 1
+    for name, damaged in [
+        ("batch", "x"),
+        ("windows", {"x": {}}),
+        ("windows", {"600.0": {"0": {"x": [1, 2, 3]}}}),
+        ("windows", {"600.0": {"0": {"1": [1, 2]}}}),
+        ("totals", {"rows": 10**400}),
+        ("errors", []),
+        ("since", {"load": None}),
+    ]:
+        with pytest.raises(ValueError):
+            Watch(REFERENCE, COUNTER, {**whole, name: damaged})
