@@ -228,7 +228,7 @@ class Search:
         """The Optuna study, for its own analyses; ask it and read it, but do not tell it anything."""
         require_optuna()
         if self._study is None:
-            self._study = studies.open_study(self._folder.journal, self.id)
+            self._study = studies.open_study(self._folder.journal, self.spec)
         return self._study
 
     def run(self, trial: int) -> Run:

@@ -26,7 +26,7 @@ from ddl_magics.runtime.cell.suggestions import (
     Parameter,
     missing,
 )
-from ddl_magics.wording import nearest
+from ddl_magics.wording import first_line, nearest
 
 #: The largest grid that is written out.
 MAX_GRID = 100_000
@@ -57,7 +57,10 @@ def calls(source: str) -> list[Call]:
     Raises:
         UsageError: a call makes no sense, such as a low above its high.
     """
-    tree = ast.parse(source)
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:  # of an imported search
+        raise UsageError(f"the cell cannot be read: {as_word(first_line(error))}.") from None
     calls_by_function = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
     suggestions = []
     for node in ast.walk(tree):

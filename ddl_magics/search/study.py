@@ -19,10 +19,11 @@ from IPython.core.error import UsageError
 
 from ddl_magics.errors import SearchFailed
 from ddl_magics.runtime.cell.suggestions import FloatRange, IntRange, Parameter
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search.plan import Plan, objectives
 from ddl_magics.search.scores import Score
 from ddl_magics.search.space import grid
-from ddl_magics.wording import first_line, nearest
+from ddl_magics.wording import first_line, nearest, plain
 
 if TYPE_CHECKING:
     import optuna
@@ -75,11 +76,12 @@ class Study:
         kinds = {"max": optuna.study.StudyDirection.MAXIMIZE, "min": optuna.study.StudyDirection.MINIMIZE}
         directions = [kinds[direction] for _, direction in objectives(spec)]
         self._multi_objective = len(directions) > 1
-        with _quiet():
+        with _quiet(), _damage(journal):
             self._space = {name: distribution(parameter) for name, parameter in plan.space.items()}
             self._asking = optuna.create_study(
                 storage=storage, study_name=spec.run, directions=directions, load_if_exists=True
             )
+            _check(self._asking, len(directions))
             if not self._asking.get_trials(deepcopy=False):
                 self._asking.add_trials(plan.earlier)
             self._asking.sampler = _sampler(plan, self._asking.get_trials(deepcopy=False))
@@ -157,12 +159,14 @@ class Study:
         return self._trials[number]
 
 
-def open_study(journal: Path, name: str) -> optuna.Study:
-    """The study in a file, for the user and for views."""
+def open_study(journal: Path, spec: RunSpec) -> optuna.Study:
+    """The study of a search in a file, for the user and for views. Raises SearchFailed where it is damaged."""
     import optuna
 
-    with _quiet():
-        return optuna.load_study(study_name=name, storage=_storage(journal))
+    with _quiet(), _damage(journal):
+        study = optuna.load_study(study_name=spec.run, storage=_storage(journal))
+        _check(study, len(objectives(spec)))
+        return study
 
 
 def own_trials(study: optuna.Study) -> list[optuna.trial.FrozenTrial]:
@@ -228,14 +232,31 @@ def _storage(journal: Path) -> Any:
 
     # The lock works also where there are no symbolic links.
     backend = JournalFileBackend(str(journal), JournalFileOpenLock(str(journal)))
-    try:
+    with _damage(journal):
         return JournalStorage(backend)
-    except OSError:
+
+
+def _check(study: optuna.Study, count: int) -> None:
+    """Raises an error of some kind where a trial is of another form than a search's. count: of the objectives."""
+    if len(study.directions) != count:
+        raise ValueError("it has other objectives")
+    for trial in study.get_trials(deepcopy=False):
+        for number in (*(trial.values or ()), *trial.intermediate_values.values()):
+            math.isnan(number)  # a TypeError for what is no number, and an OverflowError for one too large
+        if (trial.values and len(trial.values) != count) or not all(isinstance(name, str) for name in trial.params):
+            raise ValueError(f"trial {trial.number} is of another form")
+
+
+@contextlib.contextmanager
+def _damage(journal: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, SearchFailed, UsageError):
         raise
     except Exception as error:  # of Optuna, of many kinds
         raise SearchFailed(
-            f"{journal} is damaged ({first_line(error)}): the search cannot be shown or continued; its runs are whole, "
-            "%ddl runs lists them"
+            f"{journal} is damaged ({plain(first_line(error))}): the search cannot be shown or continued; its runs are "
+            "whole, %ddl runs lists them"
         ) from None
 
 

@@ -166,7 +166,8 @@ def row(trial: FrozenTrial, *, waiting: bool = False) -> TrialRow:
     begun = trial.datetime_start.timestamp() if trial.datetime_start else None
     end_time = trial.datetime_complete.timestamp() if trial.datetime_complete else time.time()
     reason = str(trial.user_attrs.get(REASON, "")) if state in (PRUNED, FAILED) else ""
-    runs = list(trial.user_attrs.get(RUN, ()))
+    noted = trial.user_attrs.get(RUN)
+    runs = [run for run in noted if isinstance(run, str)] if isinstance(noted, list) else []
     return TrialRow(
         number=trial.number,
         state=state,

@@ -38,7 +38,7 @@ def with_earlier_trials(plan: Plan) -> Plan:
             f"--warm-start {record.name}: it optimized {earlier_spec.objective}, and this search "
             f"{plan.spec.objective}: such values cannot be compared; leave --warm-start out."
         )
-    study = open_study(SearchFolder(record.folder).journal, record.id)
+    study = open_study(SearchFolder(record.folder).journal, earlier_spec)
     trials = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
     earlier = [_adopted(trial, plan, record.id) for trial in trials if _fits(trial, plan)]
     if not earlier:

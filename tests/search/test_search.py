@@ -614,10 +614,32 @@ def test_a_damaged_line_of_a_study_is_told_in_one_line(begin):
     plan = make_plan(search.spec)
     for damage in (b"{half\n", b"7\n", b'{"op_code": 99}\n', b"[]\n"):
         journal.write_bytes(b"".join([lines[0], damage, *lines[1:]]))
-        for read in (lambda: studies.open_study(journal, search.id), lambda: studies.Study(journal, plan)):
+        for read in (lambda: studies.open_study(journal, search.spec), lambda: studies.Study(journal, plan)):
             with pytest.raises(SearchFailed, match=r"journal is damaged \(.*\): the search cannot be") as caught:
                 read()
             assert "\n" not in str(caught.value)
+
+
+def test_a_study_of_another_form_is_told_in_one_line(begin):
+    """An imported search may have one: without the study, of other objectives, with values that are no numbers."""
+    search, stage = begin("--trials 2 --prune no", slots=2)
+    stage.started(2)[0].finish(0.5)
+    until(lambda: search.view.ended_trials == 1, 10)
+    killed(search, stage)
+    journal = search._folder.journal
+    whole = journal.read_text()
+    for a, b in [
+        (search.id, "another"),
+        ('"directions":[2]', '"directions":[2,2]'),
+        ('"values":[0.5]', '"values":["x"]'),
+        ('"values":[0.5]', '"values":[0.5,1.0]'),
+        ('"param_name":"lr"', '"param_name":7'),
+    ]:
+        assert a in whole.replace(" ", ""), a
+        journal.write_text(whole.replace(" ", "").replace(a, b))
+        with pytest.raises(SearchFailed, match=r"journal is damaged \(.*\): the search cannot be") as caught:
+            studies.open_study(journal, search.spec)
+        assert "\n" not in str(caught.value)
 
 
 def test_damaged_searches_are_no_searches(begin):
