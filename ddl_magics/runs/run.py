@@ -37,7 +37,7 @@ from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.strategies import ENSEMBLE
 from ddl_magics.runtime.variables.left import FILE as VARIABLES_FILE
 from ddl_magics.store import RunFolder, RunRecord, find_run, labels
-from ddl_magics.wording import counted, nearest
+from ddl_magics.wording import counted, first_line, nearest, plain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -217,11 +217,16 @@ class Run:
         if result is None or result.artifact is None:
             return None if result is None else result.value
         file = self._file(result.artifact)
-        if result.encoding == "npy":
-            import numpy as np
+        if result.encoding == "keras":
+            return load_model(file)
+        try:
+            if result.encoding == "npy":
+                import numpy as np
 
-            return np.load(file, allow_pickle=False)
-        return load_model(file) if result.encoding == "keras" else json.loads(file.read_text(encoding="utf-8"))
+                return np.load(file, allow_pickle=False)
+            return json.loads(file.read_text(encoding="utf-8"))
+        except (ValueError, EOFError, MemoryError, RecursionError, OSError) as error:  # an imported run's, for example
+            raise NotInRun(f"the result of {self.name} cannot be read: {plain(first_line(error))}") from None
 
     def wait(self, timeout: float | None = None) -> Run:
         """Block until the run has ended and its results are here.

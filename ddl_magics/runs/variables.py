@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ddl_magics.clusters.base import BroughtBack
+from ddl_magics.errors import NotInRun
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.files.names import listed
 from ddl_magics.runtime.variables.decoding import Attributes, Damaged, Decoder, Missing, loaded_array
-from ddl_magics.runtime.variables.left import FILE, INDEX
-from ddl_magics.wording import nearest
+from ddl_magics.runtime.variables.index import UNREADABLE, checked
+from ddl_magics.runtime.variables.left import FILE
+from ddl_magics.wording import first_line, nearest, plain
 
 
 def has_variables(events: Iterable[ev.RawEvent]) -> bool:
@@ -46,8 +47,11 @@ class Variables(Mapping[str, Any]):
     def __init__(self, run: str, path: Path, model: Any) -> None:
         """model: calls for the run's K-th model."""
         self._run, self._path, self._model = run, path, model
-        with zipfile.ZipFile(path) as archive:
-            index = json.loads(archive.read(INDEX))
+        try:
+            with zipfile.ZipFile(path) as archive:
+                index = checked(archive)
+        except (Damaged, zipfile.BadZipFile, OSError) as error:
+            raise NotInRun(f"the variables of {run} cannot be read: {plain(first_line(error))}") from None
         self._objects: list[Any] = index["objects"]
         self._changed: dict[str, Any] = index["changed"]
         self._trained: dict[str, Any] = index["trained"]
@@ -82,5 +86,8 @@ class Variables(Mapping[str, Any]):
         return f"<variables of {self._run}: {', '.join(self)}>"
 
     def _array(self, number: int) -> Any:
-        with zipfile.ZipFile(self._path) as archive:
-            return loaded_array(archive.read(f"{number}.npy"))
+        try:
+            with zipfile.ZipFile(self._path) as archive:
+                return loaded_array(archive.read(f"{number}.npy"))
+        except UNREADABLE as error:
+            raise Damaged(first_line(error)) from None

@@ -16,11 +16,15 @@ from support.stored import finished, stored, stored_by_0_1_0
 
 from ddl_magics import store
 from ddl_magics.__main__ import main
+from ddl_magics.errors import NotInRun
 from ddl_magics.history import bundle, provenance
 from ddl_magics.runs.attaching import find_stored
 from ddl_magics.runs.run import Run
 from ddl_magics.runs.run_text import describe
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.run_spec import RunSpec
+from ddl_magics.runtime.variables.left import FILE as VARIABLES
+from ddl_magics.runtime.variables.left import INDEX
 from ddl_magics.search.study import open_study
 from ddl_magics.store import cleaning
 
@@ -229,7 +233,7 @@ def test_a_study_brings_no_pickle(tmp_path, elsewhere):
     elsewhere()
     bundle.read(tmp_path / "tuned.zip")
     found = store.find_search("tuned")
-    trials = open_study(store.SearchFolder(found.folder).journal, found.id).get_trials()
+    trials = open_study(store.SearchFolder(found.folder).journal, RunSpec.from_record(found.spec)).get_trials()
     assert [trial.system_attrs for trial in trials] == [{"cma:generation": 3}, {}, {"cma:generation": 3}]
     assert trials[0].value == 1.0 and found.driver_address == {}
 
@@ -336,3 +340,20 @@ def test_what_was_imported_is_marked_and_an_archive_cannot_say_otherwise(whole, 
     assert "imported: it was trained elsewhere" in describe(Run.stored(record))
     with pytest.raises(UsageError, match=r"^digits was imported and cannot be attached"):
         find_stored(record, lambda address: None)
+
+
+def test_a_result_and_variables_that_are_damaged_are_told_in_one_line(data_dir):
+    artifact = ev.make("artifact", 0, name=VARIABLES, size=1, sha256="0")
+    result = ev.make("result", 0, value=None, encoding="json", artifact="result.json")
+    folder = stored(ev.FINISHED, [artifact, result, epoch(0)])
+    run = Run.stored(folder.record())
+    for data in (b"", b"{\xff", b"[" * 100_000):
+        folder.file("result.json").write_bytes(data)
+        folder.file(VARIABLES).write_bytes(data)
+        for read in (lambda: run.result, lambda: run.variables):
+            with pytest.raises(NotInRun, match=r"of digits cannot be read: .*[^\n]$"):
+                read()
+    with zipfile.ZipFile(folder.file(VARIABLES), "w") as archive:
+        archive.writestr(INDEX, "{}")
+    with pytest.raises(NotInRun, match="the variables of digits cannot be read"):
+        run.variables  # noqa: B018

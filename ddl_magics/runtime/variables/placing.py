@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
-import json
 import sys
 import types
 import weakref
@@ -19,13 +18,10 @@ from typing import Any, Callable, Collection, Dict, Iterator, Mapping, MutableMa
 
 from .. import random_streams
 from ..keras_types import Model
-from . import cell_names, compiled_metrics, generators, keras_attributes, keras_state, parts, refilling, trained
+from . import cell_names, compiled_metrics, generators, index, keras_attributes, keras_state, parts, refilling, trained
 from .decoding import Attributes, Damaged, Decoder, KerasState, Missing, loaded_array
 from .definitions import CellDefinitions, Definition
-from .left import FILE, INDEX, MAX_BYTES, is_compared, is_object, print_of
-
-#: A file whose parts are larger than this is none of ours: arrays have headers, and JSON is longer than its values.
-MAX_UNPACKED_BYTES = 8 * MAX_BYTES
+from .left import FILE, is_compared, is_object, print_of
 
 MAX_REASON_CHARACTERS = 200
 
@@ -157,12 +153,10 @@ class _Placing:
         archive: zipfile.ZipFile,
         mentioned: Collection[str] | None,
     ) -> None:
-        if sum(member.file_size for member in archive.infolist()) > MAX_UNPACKED_BYTES:
-            raise Damaged("it is too large")
         self._bindings, self._namespace, self._path_of = bindings, namespace, path_of
         self._archive, self._mentioned = archive, mentioned
         self._models: dict[int, Model] = {}
-        self._index = _checked(archive)
+        self._index = index.checked(archive)
         self._decoder = Decoder(self._index["objects"], self._array, bindings.object, self._model, self._class)
         self._answer = Placed()
 
@@ -478,30 +472,6 @@ class _Placing:
             for name, value in list(self._namespace.items())
             if isinstance(value, kinds) and value.__module__ == "__main__"
         }
-
-
-def _checked(archive: zipfile.ZipFile) -> dict[str, Any]:
-    """The file's JSON, whose parts have their types. Raises Damaged."""
-    try:
-        index = json.loads(archive.read(INDEX))
-        objects = ("values", "changed", "trained", "absent", "of_keras")
-        sound = all(type(index[section]) is dict for section in objects)
-        sound = sound and all(type(index[section]) is list for section in ("deleted", "defined", "objects"))
-        sound = sound and all(type(name) is str for name in index["deleted"] + index["defined"])
-        sound = sound and all(
-            type(reason) is str for section in ("absent", "of_keras") for reason in index[section].values()
-        )
-        sound = sound and all(type(entry) is dict for entry in index["changed"].values())
-        sound = sound and random_streams.are_sound(index["streams"])
-        for entry in index["trained"].values():
-            sound = sound and type(entry["model"]) is int and {"history", "metric_shapes"} <= entry.keys()
-            sound = sound and type(entry["optimizer"]) in (str, type(None))
-            sound = sound and type(entry["metrics"]) is list
-    except (KeyError, ValueError, TypeError, RecursionError) as error:
-        raise Damaged(str(error)) from error
-    if not sound:
-        raise Damaged("it has another form")
-    return dict(index)
 
 
 def _random_numbers(libraries: Sequence[str]) -> str:
