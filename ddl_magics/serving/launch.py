@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -20,15 +19,15 @@ from typing import Any
 
 from ddl_magics.errors import CannotServe
 from ddl_magics.serving import environment, file_lock
-from ddl_magics.serving.servers import LOOPBACK, STOP_SECONDS, Served, last_line, servers_folder
+from ddl_magics.serving.servers import LOOPBACK, NAME, STOP_SECONDS, Served, last_line, servers_folder
 from ddl_magics.store import owner
 from ddl_magics.store.files import make_private, write_atomically
 from ddl_magics.store.owned_folder import read_object
+from ddl_magics.wording import quoted
 
 MAIN = Path(__file__).parent / "process" / "main.py"
 #: The longest start of a server: it imports TensorFlow and compiles the model.
 READY_SECONDS = 180.0
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 #: This process's servers. They end with it, as their standard input is closed.
 _children: list[subprocess.Popen[bytes]] = []
@@ -82,8 +81,8 @@ def serve(request: Request, report: Callable[[str], None]) -> Served:
     Raises:
         CannotServe: one line; the model is not served, and a running version still is.
     """
-    if not _NAME.fullmatch(request.name):
-        raise CannotServe(f"{request.name!r} is no name of a model: use letters, digits, _ and -, at most 64")
+    if not NAME.fullmatch(request.name):
+        raise CannotServe(f"{quoted(request.name)} is no name of a model: use letters, digits, _ and -, at most 64")
     home = make_private(servers_folder())
     with file_lock.locked(
         home / f".{request.name}.lock", READY_SECONDS, f"starting a server of {request.name}", report

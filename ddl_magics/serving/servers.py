@@ -21,13 +21,18 @@ from jupyter_core.paths import jupyter_data_dir
 from ddl_magics.errors import CannotServe
 from ddl_magics.store import owner
 from ddl_magics.store.owned_folder import read_object
-from ddl_magics.wording import nearest
+from ddl_magics.wording import nearest, visible
 
 LOOPBACK = "127.0.0.1"
+#: The name of a served model, and the number of its version.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_VERSION = re.compile(r"[0-9]{1,18}")
 #: The protocol's type names that differ from NumPy's in capitals.
 DATATYPES = {"float16": "FP16", "float32": "FP32", "float64": "FP64", "object": "BYTES"}
 #: A longer example request is written to a file.
 SHOWN_CHARACTERS = 300
+#: Values of an example request, at most.
+MAX_EXAMPLE_VALUES = 10_000_000
 #: The types of what is read of `settings.json`; and the numbers of `status.json`.
 _SETTINGS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("name", "version"), (str,)),
@@ -67,7 +72,8 @@ class Served:
     def read(cls, folder: Path) -> Served | None:
         """None if the folder has no server."""
         settings = read_object(folder / "settings.json")
-        if not all(type(settings.get(name)) in kinds for name, kinds in _SETTINGS.items()):
+        of_form = all(type(settings.get(name)) in kinds for name, kinds in _SETTINGS.items())
+        if not of_form or not NAME.fullmatch(settings["name"]) or not _VERSION.fullmatch(settings["version"]):
             return None  # a foreign or damaged file: the other servers are listed all the same
         process, status = read_object(folder / "owner.json"), read_object(folder / "status.json")
         return cls(settings["name"], folder, settings, process, _checked_status(status))
@@ -114,16 +120,20 @@ class Served:
             deadline = time.monotonic() + STOP_SECONDS
             while self.alive and time.monotonic() < deadline:
                 time.sleep(0.05)
-            if self.alive:
+            pid = owner.number_of(self.owner)
+            if self.alive and pid is not None:
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(self.owner["pid"]), signal.SIGKILL)
+                    os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
         return f"{self.name} is not served any more" if was_alive else f"{self.name} was not served any more: removed"
 
     def how_to_call(self) -> str:
-        """A shell command and a Python call that request a prediction."""
-        signature = read_object(self.folder / "signature.json")
-        inputs = [(name, dtype, [size or 1 for size in shape]) for name, dtype, shape in signature["inputs"]]
+        """A shell command and a Python call that request a prediction.
+
+        Raises:
+            CannotServe: what the server says of the model's inputs is damaged.
+        """
+        inputs = self._inputs()
         request = {"inputs": [_zeros(*tensor) for tensor in inputs]}
         body = json.dumps(request)
         if len(body) > SHOWN_CHARACTERS:
@@ -138,6 +148,22 @@ class Served:
             f'  requests.post("{self.url}/invocations", json={{"inputs": {rows}}}).json()["predictions"]'
         )
 
+    def _inputs(self) -> list[tuple[str, str, list[int]]]:
+        """Name, type and shape of a row of each input of the model."""
+        file = self.folder / "signature.json"
+        try:
+            inputs = [
+                (name, dtype, [size or 1 for size in shape]) for name, dtype, shape in read_object(file)["inputs"]
+            ]
+            whole = all(type(name) is str and type(dtype) is str for name, dtype, _ in inputs)
+            whole = whole and all(type(size) is int and size > 0 for *_, shape in inputs for size in shape)
+            whole = whole and bool(inputs) and sum(math.prod(shape) for *_, shape in inputs) <= MAX_EXAMPLE_VALUES
+        except (KeyError, TypeError, ValueError):
+            whole = False
+        if not whole:
+            raise CannotServe(f"{file} is damaged: %ddl serve --stop {self.name}, and serve it again")
+        return inputs
+
     def __repr__(self) -> str:
         return describe(self)
 
@@ -146,7 +172,7 @@ def _checked_status(stored: Mapping[str, Any]) -> dict[str, Any]:
     """What a `status.json` says, without values of other types."""
     latency, rates = stored.get("latency"), stored.get("rates")
     checked = {name: stored[name] for name in _NUMBERS if _is_number(stored.get(name))}
-    if isinstance(stored.get("version"), str):
+    if isinstance(stored.get("version"), str) and _VERSION.fullmatch(stored["version"]):
         checked["version"] = stored["version"]
     if isinstance(latency, dict):
         checked["latency"] = {name: value for name, value in latency.items() if _is_number(value)}
@@ -218,7 +244,7 @@ def last_line(path: Path) -> str:
     errors = [
         line for line in lines if "error" in line.partition(":")[0].lower() or line.startswith(("ValueError", "[Errno"))
     ]
-    return re.sub(r"^(\w+\.)*\w+Error: ", "", (errors or [""])[-1])[:500]
+    return visible(re.sub(r"^(\w+\.)*\w+Error: ", "", (errors or [""])[-1])[:500])
 
 
 def describe(served: Served) -> str:

@@ -73,6 +73,19 @@ def alive(owner: Mapping[str, Any], file: Path) -> bool:
         return False
 
 
+def number_of(owner: Mapping[str, Any]) -> int | None:
+    """The number of the owner's process on this machine, to send it a signal; None where another process may have it.
+
+    owner: of an `owner.json`, which may be damaged: as an argument of `kill`, -1 and 0 are many processes.
+    """
+    pid, start = owner.get("pid"), owner.get("start")
+    if type(pid) is not int or not 0 < pid < 2**31:
+        return None
+    if started(os.getpid()) is None:  # a system that does not tell
+        return pid
+    return pid if start and started(pid) == start else None
+
+
 def _clock_ahead(folder: Path) -> float:
     """Seconds by which the clock of a folder's file server is ahead of this host's: clocks of hosts differ."""
     measured_at, seconds = _clocks.get(folder, (-CLOCK_SECONDS, 0.0))

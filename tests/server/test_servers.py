@@ -1,9 +1,16 @@
 """The served models over REST."""
 
+from types import SimpleNamespace
+
 import pytest
 from support.invented_server import InventedServer
 
+from ddl_magics.errors import CannotServe
+from ddl_magics.serving import servers
 from ddl_magics.serving.servers import describe, list_served
+from ddl_magics.store import owner
+
+SETTINGS = {"name": "digits", "version": "1", "http_port": 1, "grpc_port": 2, "detached": False, "log": None}
 
 
 @pytest.fixture
@@ -56,3 +63,37 @@ async def test_damaged_folders_and_foreign_hosts_break_nothing(ask, invented, ru
     assert [row["name"] for row in (await ask("servers"))[1]["servers"]] == ["digits"]
     code, answer, _ = await ask("servers/digits/stop", "POST")
     assert code == 409 and answer["message"] == "digits is served on elsewhere: stop it there"
+
+
+async def test_only_the_process_of_a_server_is_killed(ask, invented, monkeypatch):
+    """As an argument of `kill`, -1 is all of this user; and a number alone may be another process by now."""
+    killed = []
+    monkeypatch.setattr(servers, "STOP_SECONDS", 0.0)
+    monkeypatch.setattr(servers, "os", SimpleNamespace(kill=lambda pid, _: killed.append(pid)))
+    here = owner.this_process()
+    for process in ({"pid": -1}, {"pid": 0}, {"pid": "1"}, {"pid": 2**70}, {}):
+        invented._write("owner.json", {**here, **process, "start": None})
+        invented._write("settings.json", {**SETTINGS, "name": "digits"})
+        (server,) = list_served()
+        assert server.alive, "by the time of its file"
+        server.stop()
+        (invented.folder / "control").mkdir(parents=True)
+        invented.count()
+    assert killed == []
+    assert owner.number_of(here) == here["pid"] and owner.number_of({**here, "start": "another"}) is None
+
+
+async def test_what_a_damaged_folder_says_reaches_no_terminal(ask, invented):
+    for changes in ({"name": "digits\x1b[2J"}, {"version": "1\r"}):
+        invented._write("settings.json", {**SETTINGS, **changes})
+        assert list_served() == []
+    invented._write("settings.json", SETTINGS)
+    for inputs in ([], [["x", "float32", [10**9]]], [["x", 1, [2]]], [["x", "float32", [-1]]], "x"):
+        invented._write("signature.json", {"inputs": inputs})
+        with pytest.raises(
+            CannotServe, match=r"signature.json is damaged: %ddl serve --stop digits, and serve it again"
+        ):
+            list_served()[0].how_to_call()
+    invented.kill()
+    (invented.folder / "output.txt").write_text("ValueError: \x1b]0;title\x07")
+    assert describe(list_served()[0]).isprintable()
