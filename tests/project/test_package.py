@@ -56,12 +56,14 @@ PURE = {
     "data.cache_option",
     "data.records",
     "data.transform",
+    "monitoring.reference_check",
     "monitoring.sources",
 }
 PURE |= {"parameter_server.rule_spec", "parameter_server.update_rules", "cell.notebook_only", "cell.suggestions"}
 PURE |= {
     "variables.left",
     "variables.decoding",
+    "variables.index",
     "files.names",
     "redaction",
     "provenance.packages",
