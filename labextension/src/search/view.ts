@@ -36,7 +36,6 @@ export class SearchView extends LiveView {
   private readonly parallel: Parallel;
   private readonly table: TrialTable;
   private readonly parts: HTMLElement[];
-  private readonly observer = new ResizeObserver(() => this.draw());
   /** Stop was clicked, and not cancelled. */
   private stopClicked = false;
   /** The trial under the pointer, and the one that was clicked. */
@@ -64,13 +63,12 @@ export class SearchView extends LiveView {
     const charts = h("div", { class: "ddl-charts" }, this.curves.element, this.parallel.element);
     this.parts = [head, charts, this.table.element, this.foot];
     this.root.append(head, this.message, this.empty, charts, this.table.element, this.foot, this.announcement);
-    this.observer.observe(charts);
     this.start(host);
   }
 
-  override dispose(): void {
-    super.dispose();
-    this.observer.disconnect();
+  protected override resized(): void {
+    super.resized();
+    this.draw();
   }
 
   protected override drawNow(): void {

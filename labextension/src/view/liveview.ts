@@ -61,7 +61,7 @@ export abstract class LiveView {
     this.draw();
   }
 
-  private resized(): void {
+  protected resized(): void {
     const before = this.isShown;
     this.isShown = this.root.offsetParent !== null;
     if (this.isShown && !before) this.shown();
