@@ -33,6 +33,9 @@ TICK_SECONDS = 1.0
 #: What is charted for each rank over time. "memory" is bytes, "data" the share of the step time that it waits for data,
 #: 0 to 1; the others are percent.
 DEVICES = ("gpu", "cpu", "memory", "data")
+#: The file of the first model that was trained in the cell.
+MODEL = "model-0.keras"
+
 SPREAD: dict[str, Callable[[Iterable[float]], float]] = {"low": min, "median": median, "high": max}
 
 
@@ -48,6 +51,7 @@ class History:
             "rate" (samples/s of the job), and for each of `DEVICES` "DEVICE:RANK", or "DEVICE:" and each of `SPREAD`.
         latest: newest value of each metric.
         fetching: progress of the file that is being fetched from the cluster; empty if there is none.
+        has_model: a trained model is, or will be, among the run's files.
         written: URIs of the files that --out has written, by name.
         created, started, ended: seconds since the epoch; `started` is when the run first was RUNNING.
         rate, peak: newest and highest samples/s of the job.
@@ -58,6 +62,7 @@ class History:
         self.ranks = ranks
         self.state: dict[str, Any] = {"state": ev.QUEUED, "message": "", "failure": None, "ready": None, "needed": None}
         self.fetching = ""
+        self.has_model = False
         self.written: dict[str, str] = {}
         self.created: float | None = None
         self.started: float | None = None
@@ -102,6 +107,11 @@ class History:
         """Whether the run is in a terminal state."""
         return self.state["state"] in ev.TERMINAL
 
+    @property
+    def epochs_done(self) -> int:
+        """Epochs of all fits."""
+        return self._epochs_before + self.progress.epoch
+
     def metrics(self) -> list[str]:
         """Names of the metrics that have a line, in order of appearance, without those of the validation."""
         names = (key.removeprefix("metric:") for key in self.series if key.startswith("metric:"))
@@ -138,7 +148,9 @@ class History:
             self._line("samples").add(self._position, self._samples)
 
     def _on_artifact(self, event: ev.Artifact) -> None:
-        if event.uri is not None:
+        if event.uri is None:
+            self.has_model = self.has_model or event.name == MODEL
+        else:
             self.written[event.name] = event.uri
 
     def _on_transfer(self, event: ev.Transfer) -> None:

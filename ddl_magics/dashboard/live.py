@@ -8,7 +8,7 @@ import contextvars
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +18,8 @@ import traitlets
 from ..runtime.events import RawEvent
 from .history import History
 from .messages import Packed, Packer
+from .next_step import Reach
+from .static import running_bundle
 
 _STATIC = Path(__file__).parent / "static"
 
@@ -73,13 +75,16 @@ class LiveView:
         on_stop: called in a new thread when the reader clicks Stop. Where `info` says that the cell is waiting, the
             kernel receives no clicks, and the view refers to the notebook's interrupt button instead.
         form: "view", or "card" for state, reason, numbers and buttons, with the rest on request.
+        attachable: the run's driver may outlive the kernel.
     """
 
-    def __init__(self, info: dict[str, Any], on_stop: Callable[[], object], form: str = "view") -> None:
+    def __init__(
+        self, info: dict[str, Any], on_stop: Callable[[], object], form: str = "view", attachable: bool = False
+    ) -> None:
         self._on_stop = on_stop
         self._lock = threading.Lock()
         self._history = History(info["workers"])
-        self._packer = Packer(self._history, info)
+        self._packer = Packer(self._history, info, Reach(attachable))
         self._last_seen: float | None = None
         self._requested = False
         self._last_sent = time.monotonic()
@@ -100,6 +105,11 @@ class LiveView:
             # A run that has ended is not fed again, so the changes that did not fit are sent at once.
             while packed.has_more and self._history.over:
                 packed = self._send(self._packer.update)
+
+    def static(self, run: Mapping[str, Any]) -> dict[str, Any]:
+        """`static.running_bundle` of what the view shows now. Thread-safe."""
+        with self._lock:
+            return running_bundle(run, self._history)
 
     def heartbeat(self) -> bool:
         """Send a message if none was sent for `HEARTBEAT_SECONDS`. Returns False once the run has ended."""

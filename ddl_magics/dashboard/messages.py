@@ -11,6 +11,7 @@ import numpy as np
 
 from .history import History
 from .loglines import Line
+from .next_step import Reach, next_step
 from .series import POINTS, single
 from .workers import COLUMNS
 
@@ -57,9 +58,10 @@ class Packer:
         number: number of the newest message.
     """
 
-    def __init__(self, history: History, info: dict[str, Any]) -> None:
+    def __init__(self, history: History, info: dict[str, Any], reach: Reach | None = None) -> None:
         self.history = history
         self.info = info
+        self._reach = reach or Reach()
         self.number = 0
         self._has_more = False
         self._reset()
@@ -122,6 +124,7 @@ class Packer:
             created=history.created,
             started=history.started,
             ended=history.ended,
+            next=next_step(history, self.info, self._reach),
         )
         state["message"] = _truncate(state["message"])
         failure = state["failure"]

@@ -112,6 +112,7 @@ DEFINITIONS: dict[str, Schema] = {
         cluster=_text("description of the cluster"),
         waiting=_flag("the cell blocks until the run ends; only the notebook's interrupt button can stop it"),
     ),
+    "NextStep": _object(text=_text("what the code is for"), code=_text()),
     "RunState": _object(
         state=reference("State"),
         message=_text(),
@@ -121,6 +122,7 @@ DEFINITIONS: dict[str, Schema] = {
         created=_nullable(_number("seconds since the epoch, like all times")),
         started=_nullable(_number("when the run first was RUNNING")),
         ended=_nullable(_number()),
+        next=nullable_reference("NextStep"),
         fetching=_text("progress of the file that is being fetched from the cluster; empty if there is none"),
     ),
     "RunProgress": _object(

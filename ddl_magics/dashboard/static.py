@@ -48,8 +48,10 @@ _STYLE = """<style>
 .ddl-static .chip{color:#fff;border-radius:9px;padding:1px 8px;font-size:11px;font-weight:600}
 %s</style>"""
 
-# Hides the block while the live view of the same run is drawn in the same output.
+# Hides the block while the live view of the same run is drawn in the same output; outside of JupyterLab, whose name for
+# an output no other front end has, in the same document.
 _HIDE = (
+    'body:not([data-jp-theme-light]):has(.ddl-run[data-run="{0}"]) .ddl-static[data-run="{0}"]{{display:none}}\n'
     '.jp-OutputArea:has(.ddl-run[data-run="{0}"]) .jp-OutputArea-child:has(.ddl-static[data-run="{0}"]){{display:none}}'
 )
 
@@ -67,17 +69,23 @@ def static_bundle(run: Mapping[str, Any], events: Iterable[RawEvent]) -> dict[st
     history = history_of(events)
     info = _info(run, history)
     drawn_charts = charts(history)
-    bundle: dict[str, Any] = {
-        RUN_TYPE: {name: info[name] for name in ("id", "name", "state")},
-        "text/html": _html(info, history, drawn_charts),
-        "text/plain": _plain(info, history),
-    }
+    bundle = running_bundle(run, history)
     if drawn_charts and info["state"] != FAILED:
         title = " · ".join(fact for fact in (info["name"], info["state"], info["facts"]) if fact)
         bundle[PLOTLY_TYPE] = json.loads(draw(title, drawn_charts).to_json())
         if len(json.dumps(bundle)) > MAX_BYTES:
             del bundle[PLOTLY_TYPE]
     return bundle
+
+
+def running_bundle(run: Mapping[str, Any], history: History) -> dict[str, Any]:
+    """`static_bundle` without the plotly figure, for a run that goes on: some 20 kB."""
+    info = _info(run, history)
+    return {
+        RUN_TYPE: {name: info[name] for name in ("id", "name", "state")},
+        "text/html": _html(info, history, charts(history)),
+        "text/plain": _plain(info, history),
+    }
 
 
 def text_block(run_id: str, text: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +14,13 @@ from ddl_magics.search import Search
 from ddl_magics.search.text import summary
 from ddl_magics.search.view import SearchView
 
+#: How often the static block is refreshed during a run: a saved notebook shows it as it was then.
+REFRESH_SECONDS = 30.0
+
 if TYPE_CHECKING:
     from IPython.display import DisplayHandle
 
-    from ddl_magics.dashboard.live import LiveView
+    from ddl_magics.dashboard.live import LiveView, LiveWidget
 
 
 def in_notebook(shell: Any) -> bool:
@@ -63,20 +67,34 @@ def _live_view(run: Run, waiting: bool, form: str) -> LiveView:
     from ddl_magics.dashboard.live import LiveView
 
     info = {name: value for name, value in run.summary.items() if name != "state"}
-    return LiveView({**info, "waiting": waiting}, run.request_stop, form)
+    return LiveView({**info, "waiting": waiting}, run.request_stop, form, run.attachable)
+
+
+def _display_widget(widget: LiveWidget) -> None:
+    """Display a widget, and no text: `<RunWidget object at ...>` would stand above the block where there are none."""
+    from IPython.display import display
+
+    drawn, _ = widget._repr_mimebundle_() or ({}, {})
+    display({**drawn, "text/plain": ""}, raw=True)
 
 
 def _show(run: Run, view: LiveView) -> DisplayHandle:
     """Display a new view, and below it the static block; both follow the run. Returns the handle of the block."""
     from IPython.display import display
 
-    display(view.widget)
+    _display_widget(view.widget)
     block: DisplayHandle = display(bundle(run), raw=True, display_id=True)
 
+    shown_state, refreshed = run.state, time.monotonic()
+
     def follow(events: list[ev.RawEvent]) -> None:
+        nonlocal shown_state, refreshed
         view.feed(events)
         if any(event.state in ev.TERMINAL for event in ev.select(ev.State, events)):
             block.update(bundle(run), raw=True)
+        elif run.state != shown_state or time.monotonic() - refreshed > REFRESH_SECONDS:
+            shown_state, refreshed = run.state, time.monotonic()
+            block.update(view.static(run.summary), raw=True)
 
     run.listen(follow)
     return block
@@ -108,7 +126,7 @@ class Cards:
             raise NotImplementedError
         if run.id in self._cards:
             view, block = self._cards[run.id]
-            display(view.widget)
+            _display_widget(view.widget)
             display(bundle(run), raw=True, display_id=block.display_id)
         else:
             view = _live_view(run, False, "card")
@@ -124,7 +142,7 @@ def _show_search(search: Search, waiting: bool) -> None:
     def bundle(view: SearchView) -> dict[str, Any]:
         return text_block(view.id, summary(view))
 
-    display(LiveSearch(search, waiting).widget)
+    _display_widget(LiveSearch(search, waiting).widget)
     block = display(bundle(search.view), raw=True, display_id=True)
     displayed = (search.view.state, 0)
 

@@ -17,7 +17,7 @@ from ddl_magics.dashboard.schema import (
     nullable_reference,
     reference,
 )
-from ddl_magics.dashboard.static import STRATEGY_TITLES
+from ddl_magics.dashboard.static import RUN_TYPE, STRATEGY_TITLES
 from ddl_magics.dashboard.workers import COLUMNS
 from ddl_magics.runtime import events as ev
 from ddl_magics.server.download import CONTENT_TYPES
@@ -51,6 +51,7 @@ def constants() -> dict[str, Any]:
         "ENDED_TRIAL_STATES": list(ENDED_TRIAL_STATES),
         "TERMINAL_STATES": [state for state in ev.STATES if state in ev.TERMINAL],
         "STRATEGY_TITLES": STRATEGY_TITLES,
+        "RUN_TYPE": RUN_TYPE,
         "EXPORT_FORMATS": list(CONTENT_TYPES),
         "MAX_NOTE_CHARACTERS": MAX_NOTE_CHARACTERS,
         "MAX_PAGE_SIZE": MAX_PAGE_SIZE,

@@ -7,6 +7,7 @@ import time
 from typing import Any, BinaryIO
 
 from ddl_magics.dashboard.history import History
+from ddl_magics.dashboard.next_step import Reach
 from ddl_magics.dashboard.snapshot import Snapshot
 from ddl_magics.runtime import events as ev
 from ddl_magics.server import eventfile
@@ -28,7 +29,7 @@ class RunReader:
     begins again, with a new `history`.
 
     Attributes:
-        info: `RunInfo` of `dashboard/schema.py`.
+        info, reach: as `dashboard/next_step.py` takes them.
         last_seen: time of the newest event, in seconds since the epoch.
         damaged: number of lines and events that could not be read.
     """
@@ -45,6 +46,7 @@ class RunReader:
             "cluster": record.cluster,
             "waiting": False,
         }
+        self.reach = Reach(bool(record.driver_address), record.folder)
         self._folder, self._workers = RunFolder(record.folder), workers
         self._size = -1
         self._begin(from_snapshot=True)
@@ -112,7 +114,7 @@ class RunReader:
         A dead kernel writes no such event; of any other run, the end of the file is missing.
         """
         if record.over and not self.history.over and not self._has_more:
-            message = "its kernel is gone" if record.state == ev.LOST else "the end of its events is missing"
+            message = _lost(self.reach) if record.state == ev.LOST else "the end of its events is missing"
             state_event = ev.make("state", ev.JOB, state=record.state, message=message, failure=failure(record))
             self._feed(ev.parse({**state_event, "time": record.ended or time.time()}))
             self.damaged += record.state != ev.LOST
@@ -120,3 +122,8 @@ class RunReader:
     def _feed(self, event: ev.Event) -> None:
         self.history.feed([event.raw])
         self.last_seen = event.time
+
+
+def _lost(reach: Reach) -> str:
+    """Why nobody follows a run any more."""
+    return "Its kernel has ended" + (": nobody follows it now." if reach.attachable else ", and the run with it.")

@@ -103,7 +103,7 @@ class ViewService:
             return page
 
     def _new_page(self, reader: RunReader) -> tuple[str, _Page]:
-        page_id, page = secrets.token_urlsafe(9), _Page(reader, Packer(reader.history, reader.info))
+        page_id, page = secrets.token_urlsafe(9), _Page(reader, Packer(reader.history, reader.info, reader.reach))
         with self._lock:
             self._pages[page_id] = page
             while len(self._pages) > MAX_PAGES:

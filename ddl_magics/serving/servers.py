@@ -140,12 +140,13 @@ class Served:
             example = self.folder / "example.json"
             example.write_text(body)
             body = f"@{example}"
-        shapes = {name: f"[{_nested(shape)}]" for name, _, shape in inputs}
+        shapes = {name: f"[{_nested(dtype, shape)}]" for name, dtype, shape in inputs}
         named = ", ".join(f'"{name}": {rows}' for name, rows in shapes.items())
         rows = next(iter(shapes.values())) if len(shapes) == 1 else f"{{{named}}}"
+        call = f'requests.post("{self.url}/invocations", json={{"inputs": {rows}}}).json()["predictions"]'
         return (
             f"  curl {self.url}/v2/models/{self.name}/infer -H 'Content-Type: application/json' -d '{body}'\n"
-            f'  requests.post("{self.url}/invocations", json={{"inputs": {rows}}}).json()["predictions"]'
+            f"  import requests; {call}"
         )
 
     def _inputs(self) -> list[tuple[str, str, list[int]]]:
@@ -196,12 +197,12 @@ def _zeros(name: str, dtype: str, shape: list[int]) -> dict[str, Any]:
     }
 
 
-def _nested(shape: list[int]) -> str:
-    """A row of zeros in Python's notation; long dimensions are cut."""
+def _nested(dtype: str, shape: list[int]) -> str:
+    """A row of zeros, or of empty texts, as Python that can be pasted: [0, 0, 0], [[0] * 28] * 28."""
     if not shape:
-        return "0"
-    inner = [_nested(shape[1:])] * min(shape[0], 3)
-    return f"[{', '.join([*inner, *(['...'] if shape[0] > 3 else [])])}]"
+        return '""' if dtype == "object" else "0"
+    inner = _nested(dtype, shape[1:])
+    return f"[{', '.join([inner] * shape[0])}]" if shape[0] <= 3 else f"[{inner}] * {shape[0]}"
 
 
 def list_served() -> list[Served]:

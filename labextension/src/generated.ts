@@ -427,8 +427,14 @@ export interface RunState {
   /** when the run first was RUNNING */
   started: number | null;
   ended: number | null;
+  next: NextStep | null;
   /** progress of the file that is being fetched from the cluster; empty if there is none */
   fetching: string;
+}
+export interface NextStep {
+  /** what the code is for */
+  text: string;
+  code: string;
 }
 export interface RunProgress {
   /** index of the call of model.fit; -1 before the first */
@@ -604,6 +610,7 @@ export const SPREAD = ["low","median","high"] as const;
 export const ENDED_TRIAL_STATES = ["finished","pruned","failed"] as const;
 export const TERMINAL_STATES = ["STOPPED","FINISHED","FAILED","LOST"] as const;
 export const STRATEGY_TITLES = {"allreduce":"all-reduce","ps":"parameter server","single":"one process","average":"weights averaged","ensemble":"ensemble","monitor":"monitor","tf-allreduce":"TensorFlow's all-reduce","tf-ps":"TensorFlow's parameter servers"} as const;
+export const RUN_TYPE = "application/vnd.ddl-magics.run+json";
 export const EXPORT_FORMATS = ["csv","json","html"] as const;
 export const MAX_NOTE_CHARACTERS = 4000;
 export const MAX_PAGE_SIZE = 200;

@@ -1,5 +1,6 @@
 /** The extension of JupyterLab and Notebook 7. */
 
+import { blocksPlugin } from "./lab/blocks";
 import { panelPlugin } from "./lab/panel";
 import { runningPlugin } from "./lab/running";
 import { runsPlugin } from "./lab/runs";
@@ -7,4 +8,4 @@ import { statusPlugin } from "./lab/status";
 import "./panel/panel.css";
 import "./panel/state.css";
 
-export default [runsPlugin, panelPlugin, runningPlugin, statusPlugin];
+export default [runsPlugin, panelPlugin, runningPlugin, statusPlugin, blocksPlugin];

@@ -232,6 +232,44 @@ def test_the_saved_block_steps_back_behind_the_view_and_stays_without_a_kernel(n
     expect(notebook.view).to_have_count(0)
 
 
+FAR = "print('far below the fold\\n' * 30)"
+REAL = """\
+from browser.slow_run import begin
+from ddl_magics.notebook.display import show_live
+show_live(begin("moved"), waiting=False)"""
+
+_PAINTED = (
+    """canvas => new Set(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data).size > 20"""
+)
+
+
+def test_far_below_the_fold_a_view_is_drawn_after_a_reload_and_says_that_its_kernel_has_ended(lab, notebook):
+    notebook.open(lab.write("far.ipynb", *[FAR] * 15, REAL), fresh=True)
+    notebook.run_all()
+    chip, canvas = notebook.view.locator(".ddl-chip"), notebook.view.locator("canvas").first
+    expect(chip).to_have_text("RUNNING")
+    notebook.reload()
+    notebook.page.wait_for_function("document.querySelector('.ddl-run canvas')")
+    notebook.view.first.scroll_into_view_if_needed()
+    expect(chip).to_have_text("RUNNING")
+    assert canvas.evaluate(_PAINTED), "lines and grid have their colours"
+
+    stored = notebook.page.locator(".ddl-stored .ddl-run")
+    notebook.restart()
+    expect(stored).to_have_attribute("data-state", "LOST")
+    expect(stored).to_contain_text("Its kernel has ended, and the run with it.")
+    expect(stored).to_contain_text("%%distributed --resume 2")
+    expect(stored.locator("canvas").first).to_be_visible()
+    expect(notebook.view.locator(".ddl-chip", has_text="RUNNING")).to_be_hidden()
+    expect(notebook.view.get_by_role("button", name="Stop")).to_have_count(0)
+
+    notebook.reload()
+    stored.scroll_into_view_if_needed()
+    expect(stored).to_have_attribute("data-state", "LOST")
+    expect(stored.locator("canvas").first).to_be_visible()
+    expect(notebook.output(15).first).to_be_hidden()  # "Error displaying widget: model not found"
+
+
 def test_a_monitor_shows_what_has_moved_and_offers_the_cell(lab, notebook):
     source = """\
 from ddl_magics.dashboard.live import LiveView

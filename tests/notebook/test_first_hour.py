@@ -2,6 +2,7 @@
 
 import builtins
 import dataclasses
+import re
 import sys
 import threading
 import types
@@ -389,6 +390,7 @@ def test_a_live_run_is_one_card_that_follows_it(shell, monkeypatch):
     monkeypatch.setattr(display, "can_click", lambda shell: True)
     (nothing, (card, block)), (_, (again, _)) = shown(), shown()
     assert nothing == {} and "RUNNING" in block["text/plain"]
+    assert card["text/plain"] == "", "front ends without widgets would show it above the block"
     model = card["application/vnd.jupyter.widget-view+json"]["model_id"]
     assert again["application/vnd.jupyter.widget-view+json"]["model_id"] == model
     ((view, _),) = shell._ddl_magics[3]._cards.values()
@@ -397,6 +399,31 @@ def test_a_live_run_is_one_card_that_follows_it(shell, monkeypatch):
     view._receive(view.widget, {"type": "stop"}, [])
     until(lambda: digits.state in ev.TERMINAL and sent and sent[-1].get("state", {}).get("state") == "STOPPED", 10)
     assert view.widget.form == "card" and set(shown()[0]) == {"text/plain", "text/html"}
+
+
+def test_the_cells_that_an_empty_panel_shows_run_as_they_are(shell, capsys):
+    source = (ROOT / "labextension" / "src" / "panel" / "empty.ts").read_text(encoding="utf-8")
+    load, cell = re.findall(r'const (?:LOAD|FIRST_RUN) = ["`]([^"`]*(?:"[^"`]*"[^"`]*)*)["`];', source)
+    session(shell).cluster = FakeCluster()
+    assert run(shell, load, capsys)[1] is run(shell, cell, capsys)[1] is None
+    assert shell.user_ns["first"].state == ev.FINISHED
+
+
+def test_the_block_of_a_saved_notebook_is_refreshed_while_the_run_goes_on(shell, monkeypatch):
+    cluster = session(shell).cluster = FakeCluster()
+    cluster.visible = 6
+    monkeypatch.setattr(display, "can_click", lambda shell: True)
+    monkeypatch.setattr(display, "REFRESH_SECONDS", 0.01)
+    with capture_output() as captured:
+        shell.run_cell("%%distributed --name digits\nx = 1")
+        digits = shell.user_ns["digits"]
+        for epochs in (1, 2):
+            cluster.visible += 5
+            until(lambda: len(digits.history.get("loss", ())) == epochs, 10)  # noqa: B023
+        digits.stop(10)
+    blocks = [output.data["text/plain"] for output in captured.outputs if "text/html" in output.data]
+    assert any("RUNNING" in block and "loss 0.5" in block for block in blocks), blocks
+    assert "STOPPED" in blocks[-1]
 
 
 def test_a_failed_run_says_why_wherever_it_is_shown(shell, capsys):

@@ -13,7 +13,7 @@ from ddl_magics.errors import CannotServe
 from ddl_magics.serving import launch
 from ddl_magics.serving.process import loading
 from ddl_magics.serving.process.main import _Process
-from ddl_magics.serving.servers import Served
+from ddl_magics.serving.servers import Served, _nested
 from ddl_magics.store import owner
 from ddl_magics.store.owned_folder import read_object
 
@@ -96,3 +96,10 @@ def test_a_change_that_has_begun_is_waited_for(running, monkeypatch):
     monkeypatch.setattr(launch, "_is_withdrawn", late)
     monkeypatch.setattr(launch, "READY_SECONDS", 0.2)
     assert change(served).version == "2" and server._served == "2"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "row"), [("float32", [], 0), ("float32", [28, 2], [[0, 0]] * 28), ("object", [5], [""] * 5)]
+)
+def test_a_printed_row_can_be_pasted(dtype, shape, row):
+    assert eval(_nested(dtype, shape)) == row

@@ -92,9 +92,8 @@ def test_the_printed_lines_work(served):
     curl, python = served.how_to_call().splitlines()
     done = subprocess.run(["bash", "-c", curl], capture_output=True, text=True, check=True)
     assert len(json.loads(done.stdout)["outputs"][0]["data"]) == 2
-    assert python.strip() == (
-        f'requests.post("{served.url}/invocations", json={{"inputs": [[0, 0, 0]]}}).json()["predictions"]'
-    )
+    call = f'requests.post("{served.url}/invocations", json={{"inputs": [[0, 0, 0]]}})'
+    assert python.strip() == f'import requests; {call}.json()["predictions"]'
 
 
 def test_the_open_inference_protocol_over_http(served, models):

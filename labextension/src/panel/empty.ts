@@ -1,7 +1,7 @@
 /** Why the list is empty, and what to do about it. */
 
 import type { Translation } from "../translation";
-import { button, h, setVisible } from "../view/dom";
+import { button, copyButton, h, setVisible } from "../view/dom";
 import type { Connection } from "./feed";
 import { isQuery, type ListFilter } from "./listfilter";
 
@@ -28,10 +28,16 @@ export function emptyReason(
   return filter.live ? { kind: "idle", total: list.total } : { kind: "loading" };
 }
 
-/** A cell that starts a first run. */
-const FIRST_RUN = `%load_ext ddl_magics
+/** Two cells that start a first run as they are. */
+const LOAD = "%load_ext ddl_magics";
+const FIRST_RUN = `%%distributed --workers 2 --name first
+import keras
+import numpy as np
 
-%%distributed --workers 2
+x = np.random.default_rng(0).normal(size=(2000, 8)).astype("float32")
+y = (x.sum(axis=1) > 0).astype("float32")
+model = keras.Sequential([keras.layers.Dense(1, activation="sigmoid")])
+model.compile("adam", "binary_crossentropy", metrics=["accuracy"])
 model.fit(x, y, epochs=5)`;
 
 const ENABLE = "jupyter server extension enable ddl_magics.server";
@@ -76,7 +82,8 @@ export class EmptyView {
       case "none":
         return titled(
           trans.__("No runs yet"),
-          trans.__("A run of any notebook appears here as soon as its cell is executed:"),
+          trans.__("A run of any notebook appears here as soon as its cell is executed. For a first one, two cells:"),
+          code(LOAD),
           code(FIRST_RUN),
           h("p", {}, trans.__("Runs are stored in %1 on the machine of Jupyter Server.", reason.store)),
         );
@@ -126,5 +133,10 @@ export class EmptyView {
 }
 
 function code(text: string): HTMLElement {
-  return h("pre", { tabindex: 0 }, text);
+  return h(
+    "div",
+    { class: "ddl-code" },
+    h("pre", { tabindex: 0 }, text),
+    copyButton("Copy", () => text),
+  );
 }

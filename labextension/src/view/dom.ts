@@ -33,6 +33,20 @@ export function button(text: string, onClick: () => unknown, attributes: Attribu
   return element;
 }
 
+/** How long a button says that it has copied. */
+const COPIED_MS = 2000;
+
+/** A button that copies a text to the clipboard; hidden where the page may not do that. */
+export function copyButton(title: string, text: () => string): HTMLButtonElement {
+  const copy = async () => {
+    await navigator.clipboard.writeText(text());
+    setText(element, "Copied");
+    setTimeout(() => setText(element, title), COPIED_MS);
+  };
+  const element = button(title, copy, { class: "ddl-copy", hidden: !navigator.clipboard });
+  return element;
+}
+
 /** A box for wide or long content: focusable, so that the keyboard can scroll it. `label` is for screen readers. */
 export function scrollBox(className: string, label: string, ...children: Node[]): HTMLElement {
   return h("div", { class: className, tabindex: 0, role: "group", "aria-label": label }, ...children);

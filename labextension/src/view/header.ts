@@ -1,9 +1,10 @@
 /** The header of a run or of a search: state, name, times, the Stop button and the progress bar. */
 
 import { STRATEGY_TITLES, type State } from "../generated";
-import { h, setAttribute, setText, setVisible } from "./dom";
+import { h, setAttribute, setAttributes, setText, setVisible } from "./dom";
 import { duration, plural } from "./format";
 import type { RunModel } from "./model";
+import { isSilent } from "./status";
 
 /** Stop can be clicked again if the run is not stopping after this time. */
 const STOP_AGAIN_MS = 10_000;
@@ -52,12 +53,15 @@ export class Header {
     setAttribute(this.bar, "data-unknown", done === null);
   }
 
-  /** @param waiting the cell blocks: only the notebook can stop it */
-  drawStop(over: boolean, waiting: boolean, stopping: boolean): void {
+  /**
+   * @param waiting the cell blocks: only the notebook can stop it
+   * @param silent the kernel does not answer: it would not get the click
+   */
+  drawStop(over: boolean, waiting: boolean, stopping: boolean, silent = false): void {
     setVisible(this.stop, !over && !waiting);
     setVisible(this.hint, !over && waiting);
     setText(this.stop, stopping ? "Stopping…" : "Stop");
-    setAttribute(this.stop, "disabled", stopping);
+    setAttributes(this.stop, { disabled: stopping || silent, title: silent && "The kernel does not answer" });
   }
 }
 
@@ -81,7 +85,6 @@ export class RunHeader extends Header {
     this.drawTitle(state.state, run.name, [strategy, workers, run.cluster]);
     const share = fraction(state.state, progress?.fraction ?? 0, state.ready, state.needed);
     this.drawBar(share === null ? null : 100 * share, 100);
-    this.drawStopOf(model);
     this.tick(model);
   }
 
@@ -90,12 +93,10 @@ export class RunHeader extends Header {
     setText(this.times, times(model));
     if (this.stopClicked && Date.now() - this.stopClicked > STOP_AGAIN_MS) {
       this.stopClicked = 0;
-      this.drawStopOf(model);
     }
-  }
-
-  private drawStopOf({ run, state, over }: RunModel): void {
-    this.drawStop(over, run?.waiting ?? false, state?.state === "STOPPING" || this.stopClicked > 0);
+    const { run, state, over } = model;
+    const stopping = state?.state === "STOPPING" || this.stopClicked > 0;
+    this.drawStop(over, run?.waiting ?? false, stopping, isSilent(model));
   }
 }
 
@@ -113,6 +114,7 @@ export function times(model: RunModel): string {
   const { state, progress } = model;
   if (!state || state.created === null) return "";
   if (state.ended !== null) return `took ${duration(state.ended - state.created)}`;
+  if (isSilent(model)) return `${duration(model.lastSeen - state.created)} elapsed when last seen`;
   const elapsed = duration(model.now() - state.created);
   if (state.started === null) return `waiting for ${elapsed}`;
   const { remaining = null, last_seen = null, fraction: done = 0 } = progress ?? {};

@@ -1,14 +1,13 @@
 /** What a monitor has counted: rates, latency, error, the inputs and outputs by drift, and when to train again. */
 
 import type { MonitoredError, MonitoredThing, MonitorView } from "../generated";
-import { button, h, s, scrollBox, setText, setVisible } from "./dom";
+import { copyButton, h, s, scrollBox, setText, setVisible } from "./dom";
 import { number, percent, plural, UNKNOWN } from "./format";
 
 const WIDTH = 300;
 const HEIGHT = 64;
 const BINS_WIDTH = 150;
 const BINS_HEIGHT = 40;
-const COPIED_MS = 2000;
 const MS = 1000;
 
 type Values = readonly (number | null)[];
@@ -22,7 +21,7 @@ export class Monitor {
   private readonly shown = h("th", { scope: "col", class: "ddl-left" });
   private readonly facts = h("p", { class: "ddl-dim ddl-monitor-facts" });
   private readonly reasons = h("span");
-  private readonly copy = button("Copy the training cell", () => this.copyCell());
+  private readonly copy = copyButton("Copy the training cell", () => this.cell);
   private readonly advice: HTMLElement;
   private drawn: MonitorView | null = null;
   private cell = "";
@@ -55,14 +54,7 @@ export class Monitor {
     this.body.replaceChildren(...view.things.map((thing) => row(thing, view.severe)));
     setVisible(this.advice, view.reasons.length > 0);
     setText(this.reasons, view.reasons.join("; "));
-    setVisible(this.copy, view.cell !== "");
     setText(this.facts, facts(view));
-  }
-
-  private async copyCell(): Promise<void> {
-    await navigator.clipboard.writeText(this.cell);
-    setText(this.copy, "Copied");
-    setTimeout(() => setText(this.copy, "Copy the training cell"), COPIED_MS);
   }
 }
 

@@ -1,7 +1,7 @@
 /** What a reader should see before the charts: why the run failed, what it waits for, which file is being fetched. */
 
-import type { Failure } from "../generated";
-import { h, setNote, setText, setVisible } from "./dom";
+import type { Failure, NextStep } from "../generated";
+import { copyButton, h, setNote, setText, setVisible } from "./dom";
 import type { RunModel } from "./model";
 
 const KINDS: Record<Failure["kind"], string> = {
@@ -25,14 +25,15 @@ export class Notice {
   private readonly cause = h("p", { class: "ddl-cause" });
   private readonly traceback = h("pre", { tabindex: 0, "aria-label": "traceback" });
   private readonly details = h("details", {}, h("summary", {}, "Traceback"), this.traceback);
+  private readonly next = h("p", { class: "ddl-next" });
   private readonly failure = h("div", { class: "ddl-failure", role: "alert" }, this.cause, this.details);
 
   constructor() {
-    this.element = h("div", { class: "ddl-notice" }, this.failure, this.message);
+    this.element = h("div", { class: "ddl-notice" }, this.failure, this.message, this.next);
   }
 
   draw(model: RunModel): void {
-    const { failure = null, message = "", fetching = "", state = "" } = model.state ?? {};
+    const { failure = null, message = "", fetching = "", state = "", next = null } = model.state ?? {};
     setVisible(this.failure, failure !== null);
     if (failure) {
       this.cause.replaceChildren(h("strong", {}, failureSummary(failure)), `: ${failure.message}`);
@@ -43,7 +44,21 @@ export class Notice {
     const shown = fetching || (failure || QUIET.has(state) ? "" : message);
     setNote(this.message, shown);
     this.message.dataset.state = state;
-    setVisible(this.element, failure !== null || shown !== "");
+    this.drawNext(next);
+    setVisible(this.element, failure !== null || shown !== "" || next !== null);
+  }
+
+  private drawNext(next: NextStep | null): void {
+    setVisible(this.next, next !== null);
+    const { text = "", code = "" } = next ?? {};
+    if (this.next.dataset.code === code) return;
+    this.next.dataset.code = code;
+    this.next.replaceChildren(
+      `${text} `,
+      h("code", {}, code),
+      " ",
+      copyButton("Copy", () => code),
+    );
   }
 }
 

@@ -242,7 +242,7 @@ test.each([
 ])("the reason why it is empty: %j", (connection, text) => {
   feed.set([], [], connection);
   expect(find(".ddl-empty-state").textContent).toContain(text);
-  if (connection.kind !== "loading") find(".ddl-empty-state button").click();
+  if (connection.kind !== "loading") find(".ddl-empty-state .jp-mod-styled").click();
   expect(feed.refreshed).toBe(connection.kind === "loading" ? 0 : 1);
 });
 
@@ -257,7 +257,7 @@ test("a filter without matches can be cleared", () => {
   filter("nothing");
   expect(find(".ddl-empty-state").textContent).toContain("None of the 2 runs has “nothing”");
   expect(texts(".ddl-foot")).toEqual(["0 of 2 runs"]);
-  find(".ddl-empty-state button").click();
+  find(".ddl-empty-state .jp-mod-styled").click();
   expect([texts(".ddl-row-name").length, shown(".ddl-empty-state")]).toEqual([2, false]);
   find(".ddl-filter-live input").click();
   expect(find(".ddl-empty-state").textContent).toContain("All 2 runs have ended");

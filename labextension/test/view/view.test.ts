@@ -97,6 +97,23 @@ test("Stop can be clicked once, and shows that the run is stopping", () => {
   expect(shown(".ddl-stop")).toBe(false);
 });
 
+test("while the kernel does not answer, Stop cannot be clicked, and the clock stands", () => {
+  apply(full(1));
+  expect(find(".ddl-times").textContent).toBe("2:20 elapsed · about 1:39 left");
+  vi.advanceTimersByTime(61_000);
+  expect(find(".ddl-stop").hasAttribute("disabled")).toBe(true);
+  expect(find(".ddl-times").textContent).toBe("2:20 elapsed when last seen");
+  apply(full(1, { now: NOW + 61 }));
+  expect(find(".ddl-stop").hasAttribute("disabled")).toBe(false);
+});
+
+test("the next step is code that can be copied", () => {
+  apply(full(1, { state: { ...STATE, state: "FINISHED", ended: NOW, next: { text: "The trained model:", code: "model = digits.model()" } } })); // biome-ignore format: one line
+  expect(find(".ddl-next").textContent).toBe("The trained model: model = digits.model() Copy");
+  apply(delta(2, { state: { ...STATE, state: "FINISHED", ended: NOW } }));
+  expect(shown(".ddl-next")).toBe(false);
+});
+
 test("while a cell waits, the view refers to the notebook's stop button", () => {
   apply(full(1, { run: { ...RUN, waiting: true } }));
   expect(shown(".ddl-stop")).toBe(false);

@@ -1,0 +1,121 @@
+/**
+ * The block of a run below its live view in a notebook. Where the kernel shows no live view, or one that is out of date
+ * because the kernel has ended, the block draws the run from the store. Independent of JupyterLab.
+ */
+
+import { type Api, ApiError } from "../api";
+import { Follower } from "../follower";
+import { TERMINAL_STATES } from "../generated";
+import type { PanelFeed } from "../panel/feed";
+import { isReadable } from "../panel/runlist";
+import { follow, WAIT_SECONDS } from "../polling";
+import { h, setAttribute, setChildren } from "../view/dom";
+import { RunView } from "../view/view";
+import "uplot/dist/uPlot.min.css";
+import "../view/view.css";
+import "./stored.css";
+
+const TERMINAL: ReadonlySet<string> = new Set(TERMINAL_STATES);
+
+export interface StoredRunOptions {
+  api: Pick<Api, "view">;
+  feed: Pick<PanelFeed, "list" | "changed" | "watch" | "refresh">;
+  run: string;
+  /** What the notebook has saved of the run: it is shown of a run that the store does not have. */
+  saved: HTMLElement;
+  /** The reader clicked Stop. */
+  onStop(): void;
+}
+
+export class StoredRun {
+  readonly element: HTMLElement;
+  private readonly follower: Follower;
+  private readonly aborter = new AbortController();
+  private readonly update = () => this.listChanged();
+  private readonly rule: HTMLElement;
+  private readonly drawn = h("div");
+  private view: RunView | null = null;
+  private following = false;
+  private endWatching: (() => void) | null = null;
+
+  constructor(private readonly options: StoredRunOptions) {
+    const { api, feed, run, saved } = options;
+    this.follower = new Follower(api, run);
+    this.rule = h("style", {}, hiding(run));
+    this.element = h("div", { class: "ddl-stored", "data-run": run }, this.rule, saved);
+    feed.changed.connect(this.update);
+    feed.refresh();
+  }
+
+  dispose(): void {
+    this.aborter.abort();
+    this.options.feed.changed.disconnect(this.update);
+    this.endWatching?.();
+    this.view?.dispose();
+  }
+
+  /** Looks at what the list says of the run, and at the live view. To be called when the element is in the document. */
+  listChanged(): void {
+    const { feed, run } = this.options;
+    const row = feed.list.rows.get(run);
+    if (!row || !isReadable(row) || this.aborter.signal.aborted) return;
+    if (row.live) this.endWatching ??= feed.watch();
+    else {
+      this.endWatching?.();
+      this.endWatching = null;
+    }
+    const live = this.liveView();
+    if (row.state === "LOST" && live && !TERMINAL.has(live.dataset.state ?? "")) {
+      setAttribute(this.element, "data-lost", true);
+      this.show(this.drawn); // what was saved hides itself beside a live view
+    }
+    const isStale = this.element.dataset.lost !== undefined;
+    if ((!live || isStale) && (!this.view || (row.live && this.follower.done))) void this.follow();
+  }
+
+  /** The kernel's view of the run in the same output. */
+  private liveView(): HTMLElement | undefined {
+    const area = this.element.closest(".jp-OutputArea");
+    const views = [...(area?.querySelectorAll<HTMLElement>(".ddl-run") ?? [])];
+    return views.find((view) => view.dataset.run === this.options.run && !this.element.contains(view));
+  }
+
+  private async follow(): Promise<void> {
+    if (this.following) return;
+    this.following = true;
+    const { signal } = this.aborter;
+    await follow(this.element, signal, () => this.poll(signal), (error) => this.failed(error)); // biome-ignore format: short
+    this.following = false;
+  }
+
+  private async poll(signal: AbortSignal): Promise<boolean> {
+    await this.follower.poll(this.view ? WAIT_SECONDS : 0, signal);
+    const { model } = this.follower;
+    this.view ??= new RunView(this.drawn, { model, onStop: this.options.onStop });
+    this.view.draw();
+    this.show(this.drawn);
+    setAttribute(this.element, "data-drawn", true);
+    return this.follower.done;
+  }
+
+  /** The run is not there any more, or cannot be read: what was saved is. */
+  private failed(error: unknown): boolean {
+    const final = error instanceof ApiError && [404, 409].includes(error.status);
+    if (final) this.show(this.options.saved);
+    return final;
+  }
+
+  private show(content: HTMLElement): void {
+    setChildren(this.element, [this.rule, content]);
+  }
+}
+
+/** The rule that hides the block of a run while its live view is in the same output and not out of date. */
+function hiding(run: string): string {
+  if (!/^[\w.-]+$/.test(run)) return "";
+  const [live, block] = [
+    `.ddl-run[data-run="${run}"]:not(.ddl-stored *)`,
+    `.ddl-stored[data-run="${run}"]:not([data-lost])`,
+  ];
+  return `.jp-OutputArea:has(${live}) .jp-OutputArea-child:has(${block}) { display: none; }`;
+}

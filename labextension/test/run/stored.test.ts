@@ -1,0 +1,88 @@
+// @vitest-environment jsdom
+/** The block of a run below its live view, in a document without a layout. */
+
+import "../matchmedia";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { ApiError } from "../../src/api";
+import type { RunState, View } from "../../src/generated";
+import { StoredRun } from "../../src/run/stored";
+import { h } from "../../src/view/dom";
+import { find, findAll } from "../dom";
+import { FakeFeed } from "../fakes";
+import { begin, end, seconds } from "../layoutless";
+import { full, NOW, STATE, view } from "../messages";
+import { run } from "../panel/rows";
+
+const LOST: RunState = { ...STATE, state: "LOST", message: "Its kernel has ended, and the run with it.", ended: NOW };
+
+let feed: FakeFeed;
+let answers: (View | Error)[];
+let asked = 0;
+let block: StoredRun;
+
+/** Displays the block, below the kernel's live view if that has a state. */
+function display(live?: string): void {
+  const area = h("div", { class: "jp-OutputArea" });
+  if (live) area.append(h("section", { class: "ddl-run", "data-run": "r1", "data-state": live }));
+  const api = {
+    view: async () => {
+      asked += 1;
+      const answer = answers.shift() ?? new Promise<View>(() => {});
+      if (answer instanceof Error) throw answer;
+      return answer;
+    },
+  };
+  const saved = h("p", { class: "saved" }, "PREFLIGHT r1");
+  block = new StoredRun({ api, feed, run: "r1", saved, onStop: () => {} });
+  area.append(block.element);
+  document.body.append(area);
+  block.listChanged();
+}
+
+const texts = () => findAll(".ddl-stored .ddl-chip, .saved").map(({ textContent }) => textContent);
+
+beforeEach(() => {
+  begin(NOW);
+  [feed, answers, asked] = [new FakeFeed(), [], 0];
+});
+
+afterEach(() => {
+  block.dispose();
+  end();
+});
+
+test("a run without a live view is drawn from the store, and a lost one says why and offers no Stop", async () => {
+  feed.set([run("r1", { state: "LOST", live: false })]);
+  answers = [view(full(1, { state: { ...LOST, next: { text: "To continue,", code: "%%distributed --resume r1" } } }))];
+  display();
+  expect(texts()).toEqual(["PREFLIGHT r1"]);
+  await seconds(0.1);
+  expect(texts()).toEqual(["LOST"]);
+  expect(find(".ddl-message").textContent).toBe("Its kernel has ended, and the run with it.");
+  expect(find(".ddl-next code").textContent).toBe("%%distributed --resume r1");
+  expect(find(".ddl-stop").hidden).toBe(true);
+});
+
+test("below the kernel's live view nothing is drawn until the kernel has ended", async () => {
+  feed.set([run("r1")]);
+  answers = [view(full(1, { state: LOST }))];
+  display("RUNNING");
+  await seconds(2);
+  expect([texts(), asked, find(".ddl-stored").dataset.lost]).toEqual([["PREFLIGHT r1"], 0, undefined]);
+  feed.set([run("r1", { state: "LOST", live: false })]);
+  await seconds(0.1);
+  expect([texts(), find(".ddl-stored").dataset.lost]).toEqual([["LOST"], ""]);
+});
+
+test("a live view that knows the end stays, and so does what was saved of a run that the store does not have", async () => {
+  feed.set([run("r1", { state: "LOST", live: false })]);
+  display("LOST");
+  await seconds(2);
+  expect([texts(), asked]).toEqual([["PREFLIGHT r1"], 0]);
+  block.dispose();
+  document.body.replaceChildren();
+  answers = [new ApiError("no run r1", 404, true)];
+  display();
+  await seconds(2);
+  expect([texts(), asked]).toEqual([["PREFLIGHT r1"], 1]);
+});
