@@ -72,4 +72,5 @@ TABLES = {
         ("id time", *(f"cast(rand({k}) as float) x{k}" for k in range(8))),
         options={"features": [f"x{k}" for k in range(8)], "sequence_length": 48, "order_by": "time"},
     ),
+    "3000 columns": Table(2_000, tuple(f"cast(rand({k}) as float) x{k}" for k in range(2_999))),
 }
