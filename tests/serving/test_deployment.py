@@ -1,5 +1,7 @@
 """The files of a deployment: what KServe and Azure ML are told, beside an MLflow folder that predicts as Keras does."""
 
+import json
+import os
 from types import SimpleNamespace
 
 import keras
@@ -76,3 +78,20 @@ def test_what_cannot_be_deployed_leaves_nothing(run, tmp_path):
 )
 def test_a_name_is_one_that_kubernetes_takes(name, service):
     assert deployment._service(name) == service
+
+
+def test_code_in_the_model_of_a_stranger_is_not_executed_by_the_server(tmp_path):
+    """The server loads a `.keras` file in Keras' safe mode; this is the code that it executes."""
+    from ddl_magics.serving.process.loading import Model
+
+    canary = str(tmp_path / "canary")
+    layer = keras.layers.Lambda(lambda x, path=canary: (open(path, "w").close(), x)[1])
+    model = keras.Sequential([keras.Input((3,)), layer, keras.layers.Dense(2)])
+    (folder := tmp_path / "export").mkdir()
+    os.remove(canary)  # Keras has called the layer, as it was made
+    model.save(folder / "model.keras")
+    description = {"format": "keras", "model": "model.keras", "inputs": None, "versions": {}}
+    (folder / "ddl_magics.json").write_text(json.dumps(description))
+    with pytest.raises(ValueError, match=r"cannot load the model \(.*\): if it has a class or Lambda layer"):
+        Model.load(folder)
+    assert not os.path.exists(canary)

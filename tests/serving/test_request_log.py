@@ -151,3 +151,14 @@ def test_a_log_is_a_folder_of_this_machine_or_a_topic():
     with pytest.raises(ValueError, match="a folder of this machine or a topic of Kafka, and not in s3a:") as caught:
         open_log("s3a://key:secret@logs")
     assert "secret" not in str(caught.value)
+
+
+def test_on_a_disk_without_locks_a_file_is_nobodys_after_ten_minutes(tmp_path, monkeypatch):
+    monkeypatch.setattr(request_log.fcntl, "flock", Mock(side_effect=OSError("no locks")))
+    left = tmp_path / f".my-digits-3-{socket.gethostname()}-1-1.jsonl"
+    for age, remains in ((590, True), (610, False)):
+        left.write_text('{"id": "left"}\n{"half')
+        os.utime(left, (time.time() - age, time.time() - age))
+        FolderLog(tmp_path).close()
+        assert left.exists() is remains
+    assert [line["id"] for line in _lines(tmp_path)] == ["left"]

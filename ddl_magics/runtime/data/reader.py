@@ -146,7 +146,9 @@ class _Windows:
         """path: of the file with the first row of each. One that is missing stands for a share of no window."""
         self._tf, self._length = tf, sequences["length"]
         self._span = sequences["length"] + sequences["horizon"]
-        self.starts = np.load(path, mmap_mode="r+") if os.path.exists(path) else np.empty(0, np.int64)
+        self.starts = (
+            np.load(path, mmap_mode="r+", allow_pickle=False) if os.path.exists(path) else np.empty(0, np.int64)
+        )
         self._first_rows = _as_tensor(tf, self.starts)
 
     def rows(self, windows: Element) -> Tuple[Element, Element]:
@@ -169,7 +171,7 @@ def _map(path: str, tensor: TensorLayout) -> np.ndarray:
     A private copy of a file that is larger than the memory would be refused by Linux' overcommit heuristic.
     """
     if os.path.exists(path):
-        mapped: np.ndarray = np.load(path, mmap_mode="r+")
+        mapped: np.ndarray = np.load(path, mmap_mode="r+", allow_pickle=False)
         return mapped
     if is_text(tensor):
         return np.empty([0] + stored_shape(tensor) + [2], np.int64)

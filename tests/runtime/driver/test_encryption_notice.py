@@ -48,3 +48,13 @@ def test_check_says_what_a_run_will_do():
     assert finding({"master": "local[4]", "encrypted_by": by_spark}) == (
         "not needed: a run's connections stay on this machine"
     )
+
+
+@pytest.mark.parametrize("by_spark", [True, False])
+def test_keys_that_spark_hands_out_in_the_clear_are_warned_of(monkeypatch, by_spark):
+    monkeypatch.setattr(encryption, "certificate", lambda sc, spec: object())
+    conf = {"spark.driver.host": "10.0.0.1", "spark.network.crypto.enabled": str(by_spark).lower()}
+    journal = Journal("r")
+    DriverNetwork(SimpleNamespace(_conf=conf, master="yarn"), RunSpec(), journal).new_credentials()
+    said = [(event["level"], event["message"]) for event in journal.log.all_events()]
+    assert said == ([] if by_spark else [("warning", encryption.KEYS_IN_THE_CLEAR)])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ddl_magics.runtime import events
-from ddl_magics.runtime.monitoring import reference, watched
+from ddl_magics.runtime.monitoring import at_training, reference, watched
 
 RANDOM = np.random.default_rng(5)
 
@@ -78,3 +78,15 @@ def test_columns_have_the_names_of_the_data():
     found = sketches.reference("run", made_of)
     assert [feature["name"] for feature in found["features"]] == ["load", "heat"]
     assert found["rows"] == 600
+
+
+def test_no_more_elements_are_watched_than_the_bound():
+    """Whole inputs, the first ones; no sparse ones, and no arrays of text."""
+    vector, large = {"use": "array", "shape": [250], "dtype": "<f4"}, {"use": "array", "shape": [257], "dtype": "<f4"}
+    tensors = [{**tensor, "name": f"t{number}"} for number, tensor in enumerate([vector, vector, vector, large])]
+    tensors.append({"use": "sparse", "shape": [3], "dtype": "<f4", "name": "s"})
+    manifest = {"features": {tensor["name"]: number for number, tensor in enumerate(tensors)}, "tensors": tensors}
+    found = at_training._inputs(manifest)
+    assert [(tensor["name"], len(tensor["named"])) for tensor in found] == [("t0", 250), ("t1", 250)]
+    manifest["features"] = {"t3": 3, "t0": 0}
+    assert [len(tensor["named"]) for tensor in at_training._inputs(manifest)] == [1, 250], "a longer vector by its mean"
