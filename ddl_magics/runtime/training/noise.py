@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import random
+import threading
 import zlib
 from typing import Any, Callable, Iterator
 
@@ -66,14 +67,14 @@ _METHODS = ("normal", "uniform", "truncated_normal")
 
 
 class Noise:
-    """Whether the random operations that this process makes or traces are a rank's own (`apart`).
+    """Whether the random operations that this thread makes or traces are a rank's own (`apart`).
 
     A step that is tried draws alike, so that all ranks find the same out about it.
     """
 
     def __init__(self, config: RankConfig, traced: TracedStep, within: WithinStep) -> None:
         self._config, self._fold, self._traced, self._within = config, config.rank * _STRIDE, traced, within
-        self.apart = False
+        self._thread = _Thread()
         self._streams: PrivateStreams | None = None
 
     @contextlib.contextmanager
@@ -97,6 +98,14 @@ class Noise:
             yield
         finally:
             self.apart = before
+
+    @property
+    def apart(self) -> bool:
+        return self._thread.apart
+
+    @apart.setter
+    def apart(self, value: bool) -> None:
+        self._thread.apart = value
 
     @property
     def _folds(self) -> bool:
@@ -173,6 +182,12 @@ class Noise:
     def _call_alike(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         with self.alike():
             return original(*args, **kwargs)
+
+
+class _Thread(threading.local):
+    """Of a thread of an input pipeline, too, which makes what all ranks make alike."""
+
+    apart = False
 
 
 def _streams_of_steps(fold: int) -> PrivateStreams:

@@ -15,7 +15,7 @@ from typing import Any, Callable, Iterator
 
 import numpy as np
 
-from .patching import Patch, patched
+from .patching import Patch, patched_for_all
 
 #: Functions of `np.random` that are no methods of its stream, and the methods that they call.
 _NUMPYS = {"seed": "seed", "ranf": "random_sample", "sample": "random_sample"}
@@ -42,7 +42,7 @@ class PrivateStreams:
 
             return draw
 
-        with patched(self._patches(replacement)):
+        with patched_for_all(self._patches(replacement)):
             yield
 
     def _patches(self, replacement: Callable[..., Any]) -> Iterator[Patch]:

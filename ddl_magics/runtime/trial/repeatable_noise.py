@@ -6,6 +6,7 @@ import contextlib
 import functools
 import importlib
 import random
+import threading
 import types
 from typing import Any, Callable, Iterator
 
@@ -67,22 +68,24 @@ class RepeatableNoise:
     def drawn(self) -> Iterator[None]:
         """Functions that draw draw from here; what else is drawn from is put back afterwards."""
         states, private = (random.getstate(), np.random.get_state()), PrivateStreams(_SEED)
-        of_tensorflow = getattr(context.context(), "_rng", None)  # of its operations that run at once
-        seeds = None if of_tensorflow is None else of_tensorflow.getstate()
+        tensorflow = context.context()
+        seeds = getattr(tensorflow, "_rng", None)  # of its operations that run at once
         drawing: list[Patch] = [
             (owner, name, functools.partial(self._replacement, kind=kind, is_method=isinstance(owner, type)))
             for owner, name, kind in _drawing()
         ]
         drawing += [(owner, name, self._noting) for owner, name in _operations()]
         try:
+            if seeds is not None:
+                tensorflow._rng = _OfThread(seeds)
             with patched(drawing), private.drawn():
                 yield
         finally:
             if not private.others_drew:  # a library has drawn from the streams themselves, as scikit-learn does
                 random.setstate(states[0])
                 np.random.set_state(states[1])
-            if of_tensorflow is not None:
-                of_tensorflow.setstate(seeds)
+            if seeds is not None:
+                tensorflow._rng = seeds
 
     def _replacement(self, original: Callable[..., Any], kind: str, is_method: bool) -> Callable[..., Any]:
         """What draws in place of `original`, which is of a kind as `_drawing` has it."""
@@ -140,6 +143,17 @@ class RepeatableNoise:
             return draw([self._all_rows, *sizes[1:]])[self._begin : self._begin + self._rows]
         except (ValueError, tf.errors.InvalidArgumentError):  # its other arguments have rows, too
             return draw(sizes)
+
+
+class _OfThread:
+    """A generator of Python's; for this thread, a copy of it."""
+
+    def __init__(self, generator: random.Random) -> None:
+        self._generator, self._copy, self._thread = generator, random.Random(), threading.get_ident()
+        self._copy.setstate(generator.getstate())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._copy if threading.get_ident() == self._thread else self._generator, name)
 
 
 def _operations() -> Iterator[tuple[Any, str]]:

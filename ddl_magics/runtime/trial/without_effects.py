@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import threading
 from typing import Any, Callable, Iterator
 
 import tensorflow as tf
@@ -20,23 +19,22 @@ def without_effects() -> Iterator[None]:
     Such a function is one of tf.py_function or tf.numpy_function without a result. What is traced meanwhile, and may be
     used again, stays as it is.
     """
-    thread = threading.get_ident()
 
     def elsewhere(original: Callable[..., Any]) -> Callable[..., Any]:
-        """`original`, unless this thread computes at once."""
+        """`original`, unless TensorFlow computes at once."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() == thread and tf.executing_eagerly():
+            if tf.executing_eagerly():
                 return None
             return original(*args, **kwargs)
 
         return call
 
     def with_result(original: Callable[..., Any]) -> Callable[..., Any]:
-        """`original`, unless this thread computes at once and the function has no result."""
+        """`original`, unless TensorFlow computes at once and the function has no result."""
 
         def call(func: Any, inp: Any, Tout: Any, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() == thread and tf.executing_eagerly() and Tout in ([], ()):
+            if tf.executing_eagerly() and Tout in ([], ()):
                 return []
             return original(func, inp, Tout, *args, **kwargs)
 
