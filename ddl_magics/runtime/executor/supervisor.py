@@ -40,9 +40,11 @@ MAX_LOG_BYTES = 2 << 20
 MAX_OTHERS_BYTES = 32 << 20
 #: How often an unfinished progress bar, a line that is rewritten, is shown.
 BAR_SECONDS = 30.0
-#: Information and warnings of TensorFlow's C++ side that it prints before it reads TF_CPP_MIN_LOG_LEVEL=2.
+#: What TensorFlow's C++ side prints before it reads TF_CPP_MIN_LOG_LEVEL=2: information and warnings, and of a build
+#: for GPUs an error on every host without one.
 _NATIVE_CHATTER = re.compile(
-    rb"(?m)^(?:[IW]\d{4} \d\d:\d\d:\d\d|[IW]0000 00:00:|WARNING: All log messages before absl).*\n"
+    rb"(?m)^(?:[IW]\d{4} \d\d:\d\d:\d\d|[IW]0000 00:00:|WARNING: All log messages before absl"
+    rb"|(?:E\d{4}|\d{4}-).* failed call to cuInit: ).*\n"
 )
 
 

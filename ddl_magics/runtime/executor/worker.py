@@ -79,6 +79,7 @@ class _Worker:
         self._peers: Mapping[str, Any] = {}
         self._rank: Rank | None = None
         self._stop_asked = False
+        self._device: str | None = None  # that trains, if it is no CPU
 
     def run(self) -> RankEnd:
         config = self._config
@@ -106,7 +107,8 @@ class _Worker:
             if rank.cluster is not None and not rank.cluster.runs_cell:
                 self._report_state("serving", threads)
                 return rank.cluster.serve()
-            self._report_state("running", threads, device=startup.prepare(rank), versions=self._versions())
+            self._device = startup.prepare(rank)
+            self._report_state("running", threads, versions=self._versions())
             execution.run(rank)
 
         rank_end = ending.observe(train, rank)
@@ -177,7 +179,7 @@ class _Worker:
         packages = {"tensorflow": tensorflow.__version__, "keras": keras.__version__, "spark": self._config.spark}
         return dict(packages, python=platform.python_version())
 
-    def _report_state(self, state: str, threads: int, device: str | None = None, **fields: Any) -> None:
+    def _report_state(self, state: str, threads: int, **fields: Any) -> None:
         from . import telemetry
 
         executor = executor_of(os.getpid())
@@ -188,7 +190,7 @@ class _Worker:
             self._config.rank,
             host=socket.gethostname(),
             pid=os.getpid(),
-            device=device or telemetry.device_name(None, threads),
+            device=self._device or telemetry.device_name(None, threads),
             state=state,
             cores=threads,
             **fields,

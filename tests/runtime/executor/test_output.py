@@ -44,6 +44,19 @@ def relayed(write, most=supervisor.MAX_LOG_BYTES, stream="stderr"):
     return events
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"E0000 00:00:1795805979.408406   26453 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error: x\n",
+        b"2023-11-27 19:02:11.1: E tensorflow/compiler/xla/stream_executor/cuda/cuda_driver.cc:268] failed call to "
+        b"cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected\n",
+    ],
+)
+def test_a_host_without_a_gpu_is_no_error(line):
+    events = relayed(lambda target: target.write(b"before\n" + line + b"after\n"))
+    assert "".join(event["text"] for event in events) == "before\nafter\n"
+
+
 def test_of_many_ranks_all_together_print_a_bounded_text():
     for ranks in (1, 2, 17, 256, 1000):
         of_each = [supervisor.most_printed(rank, ranks) for rank in range(ranks)]

@@ -3,10 +3,11 @@
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 from support.until import until
 
-from ddl_magics.runtime.executor import telemetry
+from ddl_magics.runtime.executor import telemetry, worker
 from ddl_magics.runtime.executor.telemetry import ProcessSampler
 
 
@@ -38,3 +39,16 @@ def test_a_process_that_is_about_to_end_and_has_given_its_memory_back_is_not_mea
     assert sampler.sample()[1] > 1_000_000
     use(0)
     assert sampler.sample() is None
+
+
+def test_a_worker_keeps_the_name_of_its_card_in_all_states():
+    states = []
+    reporting = object.__new__(worker._Worker)
+    reporting._config = SimpleNamespace(rank=0)
+    reporting._channel = SimpleNamespace(send_json=lambda kind, sent: states.extend(sent))
+    reporting._device = None
+    reporting._report_state("loading TensorFlow", 16)
+    reporting._device = "NVIDIA H100 80GB HBM3"
+    for state in ("running", "finished"):
+        reporting._report_state(state, 16)
+    assert [state["device"] for state in states] == ["CPU, 16 cores"] + 2 * ["NVIDIA H100 80GB HBM3"]
