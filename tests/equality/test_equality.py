@@ -16,6 +16,9 @@ FLOAT32 = ("sgd_momentum", "accumulation", "embedding", "four_steps_and_a_remain
 SILENT = ("sgd_momentum", "pipeline")
 
 
+#: Of these, whose gradients a GPU would exchange in another way.
+ON_GPU = ("sgd_momentum", "accumulation", "callbacks", "embedding", "own_optimizers", "compiled")
+
 #: Models whose BatchNormalization asks for the rows of all workers, and some that would need --sync-batchnorm.
 SYNCHRONIZED = ("synchronized", "synchronized_by_its_data", "synchronized_compiled", "synchronized_images")
 NOT_SYNCHRONIZED = ("normalized", "normalized_images")
@@ -29,11 +32,12 @@ def learned(rank_pool):
     """
     parts = {name: (of, "float64") for name, of in {"float64": ALWAYS, "loops": LOOPS}.items()}
     parts |= {"synchronized": (SYNCHRONIZED, "float64"), "not synchronized": (NOT_SYNCHRONIZED + NOISY, "float64")}
-    parts["silent"] = (SILENT, "float64", comparison.SILENCE)
+    parts["as on a GPU"] = (ON_GPU, "float64", comparison.AS_ON_GPU)
+    parts["silent"] = (SILENT, "float64", comparison.NOT_ON_GPU + comparison.SILENCE)
     return comparison.learn_parts(rank_pool(2), parts, 2, seconds=700)
 
 
-@pytest.mark.parametrize("part", ["float64", "loops", "synchronized"])
+@pytest.mark.parametrize("part", ["float64", "loops", "synchronized", "as on a GPU"])
 def test_float64(learned, reference, part):
     comparison.check(learned[part], reference)
 

@@ -76,6 +76,14 @@ SILENCE = (
     "_exchange.GradientExchange.__call__ = lambda self, gradients, share: gradients\n"
 )
 
+#: Code before a cell that has gradients exchanged as those that lie on a GPU, and code that ends it.
+AS_ON_GPU = (
+    "import sys\n"
+    "_flat = next(m for n, m in sys.modules.items() if 'ddl_runtime' in n and n.endswith('.flat_exchange'))\n"
+    "_flat.ALWAYS = True\n"
+)
+NOT_ON_GPU = "_flat.ALWAYS = None\n"
+
 
 class Reference:
     """What `run_cases` of a cell gives in plain Keras, in processes of their own: each case once, for all tests.

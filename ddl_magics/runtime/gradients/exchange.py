@@ -44,7 +44,7 @@ class GradientExchange:
         self._layouts: list[Layout] | None = None
         self._total = 1.0  # rows of the last step
 
-    def __call__(self, gradients: Sequence[Gradient], share: Share | None) -> list[Gradient]:
+    def __call__(self, gradients: Sequence[Gradient], share: Share | None) -> Sequence[Gradient]:
         """The gradients of the whole job. Called while the step is traced.
 
         gradients: of any shapes and floating dtypes; None stays None. The result has the same order, kinds, shapes and
@@ -86,19 +86,22 @@ class GradientExchange:
             return [tf.constant(1, tf.int64), tf.constant(-1, tf.int64)]
         return [share.rows, share.total, *share.sample]
 
-    def batch(self, batch_values: Sequence[Any], sparse: Sequence[np.ndarray] = ()) -> WeightedBatch:
+    def batch(
+        self, batch_values: Sequence[Any], sparse: Sequence[np.ndarray] = (), finite: bool = True
+    ) -> WeightedBatch:
         """The weight of this rank's batch, and what it announces of it.
 
         Args:
             batch_values: The values of `batch_tensors`.
             sparse: Indices and values of each sparse gradient, in turn.
+            finite: Whether its dense gradients are, as far as that is known.
         """
         rows, total, *sample = batch_values
         rows = float(rows)
         # Where only this rank knows its rows, those of the step before are a guess at everybody's.
         expected_total = float(total) if total >= 0 else self._total
         flags = UNCHECKED if total < 0 else 0
-        if self._check_finite and not all(np.isfinite(values).all() for values in sparse[1::2]):
+        if self._check_finite and not (finite and all(np.isfinite(values).all() for values in sparse[1::2])):
             flags |= NOT_FINITE
         exchange_count = self._peers.progress.exchanges
         if exchange_count < FIRST_FINGERPRINTS or exchange_count % FINGERPRINT_EVERY == 0:

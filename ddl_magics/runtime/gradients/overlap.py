@@ -20,22 +20,33 @@ from ..collectives import compression
 from ..collectives.announcement import Announcement
 from ..collectives.buckets import Buckets, plan
 from ..collectives.compression import Compression
-from ..keras_types import Gradient
+from ..keras_types import Gradient, Variable
 from ..rank.rank import Rank
 from ..transport.buffers import Buffers
 from .batch import Share
 from .exchange import GradientExchange, Layout, WeightedBatch, answers, is_sparse
+from .flat_exchange import FlatExchange, is_for
 
 
-def exchange(rank: Rank, check_finite: bool) -> GradientExchange:
-    """What sums the gradients of an optimizer over the ranks: with buckets and compression where there is a network."""
+def exchange(
+    rank: Rank,
+    check_finite: bool,
+    gradients: Sequence[Gradient],
+    variables: Sequence[Variable],
+    share: Share | None,
+) -> GradientExchange:
+    """What sums the gradients of an optimizer over the ranks: with buckets and compression where there is a network.
+
+    gradients, variables: of the optimizer, to see where they are. share: the `Share` of the step, or None.
+    """
     compression_spec = rank.config.compression
     if rank.peers.collective.crosses_network:
         return OverlappedExchange(rank, check_finite, compression_spec)
     if compression_spec is not None:
         message = "--compression %s is left out: it saves bytes on a network, and all workers are on one machine"
         rank.reporter.notice_once("info", message % compression_spec.text)
-    return GradientExchange(rank.peers, rank.errors, check_finite)
+    kind = FlatExchange if is_for(gradients, variables, share) else GradientExchange
+    return kind(rank.peers, rank.errors, check_finite)
 
 
 #: A bucket's answer to TensorFlow, for the exchange of all buckets to depend on.
@@ -54,7 +65,7 @@ class OverlappedExchange(GradientExchange):
         self._in_flight: list[tuple[np.ndarray, Layout, Sequence[np.ndarray]]] = []  # by bucket: buffer, layout, arrays
         self._batch: WeightedBatch | None = None  # of the step
 
-    def __call__(self, gradients: Sequence[Gradient], share: Share | None) -> list[Gradient]:
+    def __call__(self, gradients: Sequence[Gradient], share: Share | None) -> Sequence[Gradient]:
         dense = [i for i, gradient in enumerate(gradients) if gradient is not None]
         if not dense or any(is_sparse(gradients[i]) for i in dense):
             return super().__call__(gradients, share)

@@ -11,7 +11,8 @@ from typing import Any, Callable, Sequence
 import tensorflow as tf
 
 from ..gradients.exchange import is_sparse
-from ..keras_types import Gradient, Optimizer, Tensor, Variable, is_of_keras
+from ..gradients.flat_exchange import FlatGradients
+from ..keras_types import Gradient, Optimizer, Tensor, Variable, inner_optimizer, is_of_keras
 
 
 def apply(
@@ -26,30 +27,41 @@ def apply(
     counts: Gets the iterations of an optimizer whose update is compiled, by its id.
     """
     if not _can_compile(optimizer, gradients, variables):
-        return update(gradients)
+        return update(list(gradients))
     if counts is not None:
         counts[id(optimizer)] = optimizer.iterations
     if not optimizer.built:
         with tf.init_scope():
             optimizer.build(list(variables))
-    dense = [gradient for gradient in gradients if gradient is not None]
+    flat = gradients if isinstance(gradients, FlatGradients) else None  # XLA cuts them, too
+    tensors = flat.flats if flat else [gradient for gradient in gradients if gradient is not None]
 
     def compiled(*arrays: Tensor) -> None:
-        reduced = iter(arrays)
-        update([None if gradient is None else next(reduced) for gradient in gradients])
+        update(flat.cut(arrays) if flat else _refilled(gradients, arrays))
 
-    return tf.function(compiled, jit_compile=True, autograph=False)(*dense)
+    return tf.function(compiled, jit_compile=True, autograph=False)(*tensors)
+
+
+def _refilled(gradients: Sequence[Gradient], arrays: Sequence[Tensor]) -> list[Gradient]:
+    """`arrays` in place of the gradients that are not None."""
+    dense = iter(arrays)
+    return [None if gradient is None else next(dense) for gradient in gradients]
 
 
 def _can_compile(optimizer: Optimizer, gradients: Sequence[Gradient], variables: Sequence[Variable]) -> bool:
     """Whether XLA is sure to know all that an update does."""
-    rate = getattr(optimizer, "_learning_rate", None)
+    inner = inner_optimizer(optimizer)
+    rate = getattr(inner, "_learning_rate", None)
     return (
         not tf.executing_eagerly()
         and not tf.distribute.has_strategy()
         and is_of_keras(type(optimizer))
+        and is_of_keras(type(inner))
         and (not callable(rate) or is_of_keras(type(rate)))
-        and all(gradient is None or (tf.is_tensor(gradient) and not is_sparse(gradient)) for gradient in gradients)
+        and (
+            isinstance(gradients, FlatGradients)
+            or all(gradient is None or (tf.is_tensor(gradient) and not is_sparse(gradient)) for gradient in gradients)
+        )
         and all(
             getattr(variable, "constraint", None) is None or is_of_keras(type(variable.constraint))
             for variable in variables

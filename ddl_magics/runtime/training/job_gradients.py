@@ -12,17 +12,20 @@ import tensorflow as tf
 
 from ..gradients import overlap
 from ..gradients.exchange import GradientExchange
-from ..keras_types import Gradient
+from ..gradients.flat_exchange import FlatExchange
+from ..keras_types import Gradient, Tensor, Variable
 from .loop_slices import LoopSlices
 from .step_context import StepContext
 
 
 class DeferredUpdate(NamedTuple):
-    """An update that a step traced for XLA leaves to the code after it."""
+    """An update that a step traced for XLA leaves to the code after it.
 
-    apply: Callable[[Sequence[Gradient]], Any]
-    gradients: Sequence[Gradient]
-    scaled: bool
+    tensors: what the step returns for it, nested as TensorFlow allows. finish: makes the update, of their values.
+    """
+
+    tensors: Any
+    finish: Callable[[Any], Any]
 
 
 class JobGradients:
@@ -34,24 +37,29 @@ class JobGradients:
         self._eager_exchanges: dict[Any, GradientExchange] = {}
         self.applying = False
 
-    def apply(self, apply: Callable[[Sequence[Gradient]], Any], gradients: Sequence[Gradient], scaled: bool) -> Any:
+    def apply(
+        self,
+        apply: Callable[[Sequence[Gradient]], Any],
+        gradients: Sequence[Gradient],
+        scaled: bool,
+        variables: Sequence[Variable] = (),
+    ) -> Any:
         """Call `apply` with the job's gradients in place of this rank's `gradients`.
 
         Args:
             scaled: The optimizer scales the loss and skips updates with NaN or infinite gradients.
+            variables: That the gradients are of.
         """
         context = self._context
         if self._deferred is not None:
-            self._deferred.append(DeferredUpdate(apply, gradients, scaled))
+            self._deferred.append(self._deferred_update(apply, gradients, scaled, variables))
             return None
         if self.applying or not context.config.reduces_gradients or tf.distribute.in_cross_replica_context():
             return apply(gradients)
         if context.weighing.tries:
             return context.weighing.note_update(gradients)
-        self.applying = True
-        try:
-            fit = context.calls.fit
-            exchange = self._exchange(gradients, check_finite=(fit is None or fit.checks_finite) and not scaled)
+        with self._in_update():
+            exchange = self._exchange(gradients, scaled, variables)
             # Weigh: make these the gradients of a mean over this rank's rows.
             share = context.traced.share
             if context.calls.current is not None:
@@ -61,6 +69,12 @@ class JobGradients:
             # Exchange: sum them over the ranks, by their rows. Update: all ranks apply the same gradients.
             with context.noise.alike():
                 return apply(exchange(gradients, share))
+
+    @contextlib.contextmanager
+    def _in_update(self) -> Iterator[None]:
+        self.applying = True
+        try:
+            yield
         finally:
             self.applying = False
 
@@ -74,12 +88,36 @@ class JobGradients:
         finally:
             self._deferred = None
 
-    def _exchange(self, gradients: Sequence[Gradient], check_finite: bool) -> GradientExchange:
+    def _deferred_update(
+        self,
+        apply: Callable[[Sequence[Gradient]], Any],
+        gradients: Sequence[Gradient],
+        scaled: bool,
+        variables: Sequence[Variable],
+    ) -> DeferredUpdate:
+        """What XLA is to compile of the exchange comes before it: on a GPU, weighing and packing."""
+        exchange = self._exchange(gradients, scaled, variables)
+        if not isinstance(exchange, FlatExchange):
+            return DeferredUpdate(gradients, lambda values: self.apply(apply, values, scaled, variables))
+        context, flat = self._context, exchange
+        share, weighed = context.traced.share, context.weighing.weighed(gradients)
+        assert share is not None
+
+        def finish(packed: Sequence[Tensor]) -> Any:
+            with self._in_update(), context.noise.alike():
+                return apply(flat.summed(packed, weighed, share))
+
+        return DeferredUpdate(flat.packed(weighed, share), finish)
+
+    def _exchange(self, gradients: Sequence[Gradient], scaled: bool, variables: Sequence[Variable]) -> GradientExchange:
         """What sums the gradients. Eager steps share one, which keeps the residuals of compression."""
+        fit, rank = self._context.calls.fit, self._context.rank
+        check_finite = (fit is None or fit.checks_finite) and not scaled
+        share = None if self._context.calls.current is None else self._context.traced.share
         if self._context.config.compression is None or not tf.executing_eagerly():  # a graph keeps what it has traced
-            return overlap.exchange(self._context.rank, check_finite)
+            return overlap.exchange(rank, check_finite, gradients, variables, share)
         shapes = tuple(None if gradient is None else (tuple(gradient.shape), gradient.dtype) for gradient in gradients)
-        key = check_finite, shapes
+        key = check_finite, shapes, type(share)
         if key not in self._eager_exchanges:
-            self._eager_exchanges[key] = overlap.exchange(self._context.rank, check_finite)
+            self._eager_exchanges[key] = overlap.exchange(rank, check_finite, gradients, variables, share)
         return self._eager_exchanges[key]

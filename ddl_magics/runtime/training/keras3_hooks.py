@@ -15,6 +15,7 @@ from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter, data_adapter_utils
 
+from ..gradients.flat_exchange import FlatGradients
 from ..gradients.masked_loss import masked
 from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Tensor, Variable
 from ..trial.patching import wrap
@@ -176,8 +177,13 @@ class Keras3Hooks(KerasHooks):
         self, original: Callable[..., Any], optimizer: Optimizer, grads: Sequence[Gradient], *args: Any, **kwargs: Any
     ) -> Any:
         variables = args[0] if args else kwargs.get("trainable_variables")
-        self.note_update(list(variables or optimizer._trainable_variables))
-        return self.gradients.apply(lambda reduced: original(optimizer, reduced, *args, **kwargs), list(grads), False)
+        updated = list(variables or optimizer._trainable_variables)
+        self.note_update(updated)
+
+        def apply(gradients: Sequence[Gradient]) -> Any:
+            return original(optimizer, list(gradients), *args, **kwargs)
+
+        return self.gradients.apply(apply, list(grads), False, updated)
 
     def _apply(
         self,
@@ -187,9 +193,11 @@ class Keras3Hooks(KerasHooks):
         trainable_variables: Sequence[Variable] | None = None,
     ) -> Any:
         def apply(gradients: Sequence[Gradient]) -> Any:
-            return original(optimizer, gradients, trainable_variables)
+            return original(optimizer, list(gradients), trainable_variables)
 
         def apply_compiled(gradients: Sequence[Gradient]) -> Any:
+            if scaled and not isinstance(gradients, FlatGradients):
+                return apply(gradients)
             return compiled_update.apply(apply, optimizer, gradients, variables, self._compiled_counts)
 
         variables = list(trainable_variables or optimizer._trainable_variables)
@@ -197,8 +205,8 @@ class Keras3Hooks(KerasHooks):
         if not self.config.reduces_gradients:
             return apply(grads)
         scaled = isinstance(optimizer, loss_scale_optimizer.LossScaleOptimizer)
-        compiles = not scaled and not self.gradients.applying
-        return self.gradients.apply(apply_compiled if compiles else apply, list(grads), scaled)
+        compiles = not self.gradients.applying
+        return self.gradients.apply(apply_compiled if compiles else apply, list(grads), scaled, variables)
 
     def hook_losses(self) -> None:
         def apply_mask(

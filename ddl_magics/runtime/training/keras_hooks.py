@@ -160,7 +160,7 @@ class KerasHooks(KerasAccess):
             return original(optimizer, list(zip(gradients, variables)), *args, **kwargs)
 
         gradients = [gradient for gradient, _ in pairs]
-        return self.gradients.apply(apply, gradients, isinstance(optimizer, self.loss_scaling))
+        return self.gradients.apply(apply, gradients, isinstance(optimizer, self.loss_scaling), variables)
 
     def hook_own_optimizers(self, bases: Sequence[type], **hooks: Callable[..., Any]) -> None:
         """Hook methods that an optimizer class of the cell overrides, as Keras' own are hooked.

@@ -116,7 +116,7 @@ class StepHook:
             with gradients.deferred() as deferred:
                 logs = self._step(batch)
             updates[:] = deferred
-            return logs, [update.gradients for update in updates]
+            return logs, [update.tensors for update in updates]
 
         states, python = len(self._states.variables()), PythonState([self._step, self._model])
         with self._context.within.omitted() as omitted:
@@ -131,7 +131,7 @@ class StepHook:
             raise _TraceAgain
         logs, exchanged = compiled()
         for update, values in zip(updates, exchanged):
-            gradients.apply(update.apply, values, update.scaled)
+            update.finish(values)
         return logs
 
 
