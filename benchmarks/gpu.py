@@ -63,7 +63,7 @@ class Team:
         """Samples per second of all processes together."""
         sent = self._shared(epochs)
         rows = sent["batch"] * sent["steps"]
-        rates = [rows / median(seconds) for seconds in ask(self._processes, sent)]
+        rates: list[float] = [rows / median(seconds) for seconds in ask(self._processes, sent)]
         return sum(rates) if self._share > 1 else min(rates)
 
     def _shared(self, epochs: Epochs) -> Epochs:
