@@ -86,7 +86,7 @@ _LONG_SECONDS = 3.0
 #: With --quick a mutant's tests take this long at most.
 _QUICK_SECONDS = 40
 #: And tests that take this many times as long as without a mutant, and this much more.
-_PATIENCE, _MORE_SECONDS = 3, 30
+_PATIENCE, _MORE_SECONDS = 3, 120
 _BASELINE_SECONDS = 1800
 
 #: pytest's exit code where there are none.

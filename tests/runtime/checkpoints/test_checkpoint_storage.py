@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -195,3 +196,26 @@ def test_a_failure_is_reported_once_and_may_pass(storage, copies, tmp_path):
     assert not copies.close(), "that of the first fit is not there"
     assert list(storage.files.values()) == ["third"]
     assert [level for level, _ in copies.shown] == ["warning", "info"]
+
+
+def test_a_storage_that_does_not_answer_is_waited_for_and_named(storage, copies, tmp_path, monkeypatch):
+    monkeypatch.setattr(stored, "CLOSE_SECONDS", 0.05)
+    assert copies.close(), "nothing was to be written"
+    (tmp_path / "from the rank").mkdir()
+    copies.upload(checkpoint_of(0, "first", tmp_path / "from the rank"))
+    assert not copies.close()
+    assert copies.shown == [("warning", "--checkpoint fake does not answer: a checkpoint is not written")]
+    storage.gate.set()
+    copies._thread.join(10)
+
+
+def test_a_disk_without_links_gets_a_copy(storage, copies, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "link", Mock(side_effect=OSError))
+    (tmp_path / "from the rank").mkdir()
+    copies.upload(checkpoint_of(0, "first", tmp_path / "from the rank"))
+    storage.gate.set()
+    assert copies.close() and storage.files == {"checkpoint-0.1.npz": "first"}
+
+
+def test_a_run_has_a_folder_under_the_uri():
+    assert stored.folder_of("hdfs:///runs/", "r") == stored.folder_of("hdfs:///runs", "r") == "hdfs:///runs/r"
