@@ -74,7 +74,7 @@ _OTHERS = f"(spark or ranks) and not ({_SLOW})"
 _NOT_QUICK = ("tests/serving/test_serving.py", "tests/runtime/training/test_checkpointing.py")
 
 #: Of the test files of other rooms that import a file, so many are asked.
-_STRANGERS = 4
+_STRANGERS = 3
 
 #: Imported once, for all mutants: each then starts in a moment.
 _PRELOADED = ("tensorflow", "keras", "pandas", "pyarrow", "pyspark.sql", "IPython", "pytest", "hypothesis")
@@ -277,7 +277,7 @@ class Finder:
         """The tests to ask, one after the other."""
         own = sorted(path for path in self._imports for folder in ROOMS[room][1] if path.startswith(folder))
         near = self._near(file)
-        strangers = [path for path in near if path not in own][: 0 if quick else _STRANGERS]
+        strangers = [path for path in near if path not in own][:_STRANGERS]
         files = list(dict.fromkeys([*(path for path in near if path in own), *strangers, *own]))
         yield Tests(tuple(path for path in files if path not in _NOT_QUICK), _QUICK)
         if not quick:
