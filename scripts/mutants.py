@@ -77,7 +77,10 @@ _NOT_QUICK = ("tests/serving/test_serving.py", "tests/runtime/training/test_chec
 _STRANGERS = 3
 
 #: Imported once, for all mutants: each then starts in a moment.
-_PRELOADED = ("tensorflow", "keras", "pandas", "pyarrow", "pyspark.sql", "IPython", "pytest", "hypothesis")
+_PRELOADED = (
+    *("tensorflow", "keras", "pandas", "pyarrow", "pyspark.sql", "IPython", "jupyter_server.serverapp", "nbformat"),
+    *("pytest", "hypothesis", "schemathesis.pytest.plugin", "jsonschema"),
+)
 
 #: A test that takes longer than any does here hangs.
 _TEST_SECONDS = 40

@@ -127,7 +127,10 @@ def test_words_of_other_tools_have_their_names_here():
 
 
 def test_values_that_need_explaining_have_a_table():
-    assert "## Values of `--strategy`\n\n| value | meaning |\n|---|---|\n| `allreduce` | synchronous" in markdown_meanings()
+    assert (
+        "## Values of `--strategy`\n\n| value | meaning |\n|---|---|\n| `allreduce` | synchronous"
+        in markdown_meanings()
+    )
     assert "--workers`" not in markdown_meanings()
 
 

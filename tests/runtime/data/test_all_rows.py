@@ -81,6 +81,20 @@ def test_they_are_in_the_order_of_the_table_on_every_rank(local, tmp_path, worke
         assert [word.decode() for word in features["word"]] == list(frame["word"])
 
 
+def test_what_a_rank_has_whole_is_not_exchanged(local, tmp_path):
+    for workers, name in ((1, "train"), (2, "validation")):
+        options = {"workers": workers, "validation": 0.25, "strategy": "ps"}
+        manifest, folders, _ = shares(local, table()[["number", "y"]], tmp_path / name, **options)
+        rows = AllRows(manifest, folders[0], 0, 50, gather=None)
+        assert rows.is_whole(name) and rows.dataset(tf_of_tests(), name).cardinality() > 1
+
+
+def tf_of_tests():
+    import tensorflow as tf
+
+    return tf
+
+
 @pytest.mark.parametrize("strategy", ["allreduce", "ps"])
 def test_validation_is_apart(local, tmp_path, strategy):
     """With a parameter server every rank has all rows for validation, and brings none."""

@@ -5,6 +5,8 @@ import gzip
 import json
 import os
 import random
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -239,3 +241,27 @@ def test_one_number_of_two_bytes_makes_any_checksum_end_in_zero():
     states = tfrecord.advanced(np.zeros(len(data), np.uint32), data) ^ np.uint32(0xFFFFFFFF)
     rotated = states >> np.uint32(15) | states << np.uint32(17)
     assert len(set((rotated >> np.uint32(22)).tolist())) == 1 << 10
+
+
+def test_the_lines_of_a_file_are_its_records_and_zeros():
+    def checksums(records):
+        return [zlib.crc32(record) & 0xFFFFFF for record in records]  # whose last byte is zero: the last one needs none
+
+    records = [bytes([number % 256]) * (number % 5) for number in range(tfrecord_encoding.BLOCK_RECORDS + 3)]
+    lines = list(tfrecord_encoding.lines(records, checksums, lambda record, fields: [0] * len(fields)))
+    records[-1] += tfrecord_encoding.UNKNOWN_FIELD + tfrecord_encoding.varint(1 << 7)
+    frames = []
+    for record in records:
+        length = struct.pack("<Q", len(record))
+        (of_length,), (of_data,) = checksums([length]), checksums([record])
+        frames.append(length + struct.pack("<I", of_length) + record + struct.pack("<I", of_data))
+    assert b"".join(line + b"\0" for line in lines) == b"".join(frames)
+    assert list(tfrecord_encoding.lines([], checksums, None)) == []
+
+
+def test_records_come_in_blocks_of_a_number_or_a_size(monkeypatch):
+    monkeypatch.setattr(tfrecord_encoding, "BLOCK_RECORDS", 3)
+    monkeypatch.setattr(tfrecord_encoding, "BLOCK_BYTES", 10)
+    records = [b"a" * size for size in (1, 2, 3, 9, 1, 11, 4)]
+    assert [list(map(len, block)) for block in tfrecord_encoding.blocks(records)] == [[1, 2, 3], [9, 1], [11], [4]]
+    assert list(tfrecord_encoding.blocks([])) == []
