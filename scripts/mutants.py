@@ -193,8 +193,8 @@ class Copy:
         sys.path[:] = [str(self._folder), *(path for path in sys.path if Path(path or ".").resolve() not in _OURS)]
         import pytest
 
-        arguments = [*tests.files, "-m", tests.marks, "-q", "-p", "no:cacheprovider", f"--timeout={_TEST_SECONDS}"]
-        arguments += ["--rootdir", str(self._folder), "--tb=short", *([] if baseline is None else ["-x"])]
+        arguments = [*tests.files, "-m", tests.marks, "-q", "-p", "no:cacheprovider", "--rootdir", str(self._folder)]
+        arguments += ["--tb=short"] if baseline is None else ["--tb=no", "-x", f"--timeout={_TEST_SECONDS}"]
         watch = Watch(self._folder, baseline)
         code = int(pytest.main(arguments, plugins=[watch]))
         self._told.write_text(json.dumps([watch.passed, watch.touched, watch.failed]))
@@ -441,8 +441,9 @@ class Trial:
         asked = calling or seconds
         if not self._quick:
             return asked
-        sums = accumulate(asked.values())
-        return {name: asked[name] for name, until in zip(asked, sums, strict=True) if until < _QUICK_SECONDS}
+        fastest = sorted(asked, key=lambda name: asked[name])
+        sums = accumulate(asked[name] for name in fastest)
+        return {name: asked[name] for name, until in zip(fastest, sums, strict=True) if until < _QUICK_SECONDS}
 
 
 def plan(options: argparse.Namespace, record: Record) -> list[tuple[str, mutations.Mutant]]:

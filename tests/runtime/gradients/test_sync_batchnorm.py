@@ -1,5 +1,7 @@
 """BatchNormalization and noise of the whole batch: n workers learn what one process learns, or it is said why not."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -98,6 +100,25 @@ def test_moments_and_gradients_are_those_of_all_rows(dtype):
     ours = [learnt[rank][1] * (rows[rank] / 7) for rank in range(3)]
     np.testing.assert_allclose(np.concatenate(ours[:2]), gradient, atol=bound * np.abs(gradient).max())
     assert not ours[2].any()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_moments_are_of_the_values_that_a_mask_keeps_on_any_rank(masked):
+    x = np.random.default_rng(2).normal(5.0, 2.0, (6, 4, 3))
+    mask = np.arange(24).reshape(6, 4) % 3 > 0 if masked else None
+    if masked:
+        mask[4:] = False  # the second rank has none
+    sums, shares = [], [slice(0, 4), slice(4, 6)]
+    for total in (sums.append, lambda _: tf.add_n(sums)):
+        for share in shares:
+            with contextlib.suppress(ValueError, TypeError):  # there is no sum yet
+                kept = None if mask is None else tf.constant(mask[share])
+                mean, variance = sync_batchnorm.moments(tf.constant(x[share]), [0, 1], total, kept)
+    values = x.reshape(-1, 3) if mask is None else x[mask]
+    np.testing.assert_allclose(mean, values.mean(0))
+    np.testing.assert_allclose(variance, values.var(0))
+    slack = sync_batchnorm.moments(tf.constant(x[:4]), [0, 1], lambda one: one, slack=16.0)
+    np.testing.assert_allclose(slack[0], x[:4].reshape(-1, 3).mean(0) / 2)
 
 
 def test_ranks_that_call_layers_in_another_order_are_told():

@@ -101,6 +101,15 @@ def test_a_peer_without_a_certificate_or_with_an_old_protocol_does_not_get_in(ac
     assert acceptor.channels == []
 
 
+@pytest.mark.parametrize("seconds", [0.2, -1.0])
+def test_a_peer_that_says_nothing_is_given_up_in_time(encrypted, seconds):
+    ours, theirs = socket.socketpair()
+    with contextlib.closing(theirs), pytest.raises((ConnectionLost, OSError)):
+        began = time.monotonic()
+        tls.encrypt(ours, encrypted.certificate, listens=True, deadline=began + seconds)
+    assert time.monotonic() - began < 10
+
+
 def test_a_listener_that_does_not_have_the_certificate_is_not_told_anything(encrypted):
     other = Credentials(RUN, SECRET, certificate("another run"))
     impostor = Acceptor(other)
