@@ -6,6 +6,7 @@ import shutil
 import stat
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import strategies as st
@@ -357,3 +358,17 @@ def test_a_result_and_variables_that_are_damaged_are_told_in_one_line(data_dir):
         archive.writestr(INDEX, "{}")
     with pytest.raises(NotInRun, match="the variables of digits cannot be read"):
         run.variables  # noqa: B018
+
+
+def test_a_disk_with_just_enough_room_is_enough(whole, tmp_path, elsewhere, monkeypatch):
+    path = written(whole, tmp_path)
+    with zipfile.ZipFile(path) as archive:
+        size = sum(file["size"] for file in json.loads(archive.read(bundle.MANIFEST))["files"].values())
+    elsewhere()
+    free = [size - 1]
+    monkeypatch.setattr(bundle.shutil, "disk_usage", lambda _: SimpleNamespace(free=free[0]))
+    with pytest.raises(bundle.BundleError, match=r"the archive needs .*, and .* are free in "):
+        bundle.read(path)
+    assert not any(store.runs_folder().iterdir())
+    free[0] = size
+    assert len(bundle.read(path).runs) == 1

@@ -257,3 +257,45 @@ def test_what_keras_floats_round_is_one_notice():
         "--data df: float64 rounds numbers of 'c': make a text of 'c', which float64 rounds as well, if all of its "
         "digits count"
     ]
+
+
+SERIES = {"groups": 1, "order_by": "t"}
+
+
+def reported(rows):
+    """The reports about rows of x, city, t and whether they are early, packed in both ways."""
+    import pyarrow as pa
+
+    columns, tensors = [column("f8")], [[0]]
+    by_row = [report for *_, report, _ in packing.pack(0, rows, columns, tensors, SERIES)]
+    batch = pa.RecordBatch.from_arrays([pa.array(values) for values in zip(*rows, strict=True)], names=list("xcte"))
+    by_batch = [report for *_, report, _ in packing.pack_batches(0, [batch], columns, tensors, SERIES)]
+    assert [(each["error"], each.get("series")) for each in by_row] == [
+        (each["error"], each.get("series")) for each in by_batch
+    ]
+    return by_row
+
+
+def test_rows_of_series_report_where_each_begins_and_ends():
+    rows = [(1.0, "a", 1, True), (2.0, "a", 2, True), (3.0, "a", 3, False), (4.0, "b", 1, True)]
+    (report,) = reported(rows)
+    assert report["series"] == {
+        "first_key": (("a",), 1),
+        "last_key": (("b",), 1),
+        "segments": [(3, 2), (1, 1)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("rows", "error"),
+    [
+        ([(1.0, "a", None, True)], "column 't' or --group-by: rows without a value have no order: drop them first"),
+        ([(1.0, None, 1, True)], "column 't' or --group-by: rows without a value have no order: drop them first"),
+        (
+            [(1.0, "a", 1, True), (2.0, "b", 1, True), (3.0, "b", 1, True)],
+            "column 't': two rows of b have the same value, and so no order: keep one of them",
+        ),
+    ],
+)
+def test_rows_without_an_order_are_an_error_of_the_report(rows, error):
+    assert [report["error"] for report in reported(rows)] == [error]
