@@ -91,6 +91,17 @@ class Study:
                 study_name=spec.run, storage=storage, sampler=optuna.samplers.RandomSampler(), pruner=pruner
             )
         self._trials: dict[int, optuna.Trial] = {}
+        for trial in self.trials:
+            if not trial.state.is_finished() and trial.params.keys() != self._space.keys():
+                self._sample_missing(trial)
+
+    def _sample_missing(self, trial: optuna.trial.FrozenTrial) -> None:
+        """Give a trial all its values, whose kernel ended while it was being asked for."""
+        import optuna
+
+        asked = self._trials[trial.number] = optuna.Trial(self._asking, trial._trial_id)
+        for name, values in self._space.items():
+            asked._suggest(name, values)  # one that it has stays
 
     @property
     def trials(self) -> list[optuna.trial.FrozenTrial]:

@@ -642,6 +642,25 @@ def test_a_study_of_another_form_is_told_in_one_line(begin):
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("sampler", ["tpe", "grid"])
+def test_a_trial_whose_kernel_was_killed_while_it_was_asked_for_gets_its_other_values(tmp_path, sampler):
+    cell = GRID if sampler == "grid" else CELL
+    plan, journal = planned(f"--trials 3 --search {sampler} --prune no", cell), tmp_path / "study.journal"
+    study = studies.Study(journal, plan)
+    study.ask()
+    lines, broken = journal.read_bytes().splitlines(keepends=True), []
+    places = [number for number, line in enumerate(lines) if b'"param_name"' in line]
+    for kept in (places[0], places[1]):  # none of its values is stored, or the first one
+        journal.write_bytes(b"".join(lines[:kept]))
+        (trial,) = studies.Study(journal, plan).trials
+        assert trial.params.keys() == plan.space.keys()
+        broken.append(trial.params)
+    whole = study.trials[0].params
+    first = next(iter(plan.space))
+    assert broken[1][first] == whole[first], "what it had stays"
+    assert sampler == "tpe" or broken == [whole, whole], "the point of the grid stays"
+
+
 def test_damaged_searches_are_no_searches(begin):
     search, _ = begin("--trials 3")
     path = search._folder.path / "search.json"
