@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import glob
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -20,6 +21,9 @@ PREFIX = "ddl-"
 LOCK = ".owner"
 #: A younger folder without a lock may be one that its process is about to lock.
 YOUNG_SECONDS = 60.0
+
+#: The name of a folder that `make` has made.
+_MADE = re.compile(re.escape(PREFIX) + r"[a-z0-9-]+-[a-z0-9_]{8}")
 
 _locks: dict[str, TextIO] = {}  # of this process' folders, by path
 
@@ -74,13 +78,16 @@ def _remove_tree(path: str) -> None:
 
 
 def _has_ended(folder: str) -> bool:
-    """Whether the process of a folder has ended. OSError if the folder is locked, or has no lock.
+    """Whether the process of a folder has ended. OSError if the folder is locked, or has no lock: only an empty one
+    with a name of ours is that of a process that was killed before it could lock it.
 
     /tmp is everybody's: another user may put anything there, also a FIFO, which would block whoever opens it.
     """
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         return False
+    if not os.listdir(folder):
+        return bool(_MADE.fullmatch(os.path.basename(folder))) and time.time() - status.st_mtime > YOUNG_SECONDS
     opened = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         lock = os.fstat(opened)

@@ -59,6 +59,20 @@ def test_a_young_folder_and_one_without_a_lock_are_left_alone(tmp_path, folder):
     assert folder.exists() and strange.exists()
 
 
+def test_a_folder_whose_process_was_killed_before_it_could_lock_it_is_removed(tmp_path):
+    before = time.time() - 2 * scratch.YOUNG_SECONDS
+    left, young, of_others, full = (
+        tmp_path / f"ddl-{name}" for name in ("run-a1b2c3d_", "run-a1b2c3d4", "x", "run-full1234")
+    )
+    for path in (left, young, of_others, full):
+        path.mkdir()
+    (full / "file").touch()
+    for path in (left, of_others, full):
+        os.utime(path, (before, before))
+    scratch.sweep()
+    assert not left.exists() and young.exists() and of_others.exists() and full.exists()
+
+
 @pytest.mark.timeout(20)
 def test_a_fifo_in_place_of_a_lock_blocks_nobody(folder):
     """Another user can make one, of any name and age."""
