@@ -13,6 +13,9 @@ build/chaos/running COMMAND` runs a command between faults.
 A run with a fault has ended right: it is FINISHED with the history and the weights of an undisturbed run. Or it has
 told right: it has ended within its time, and says what died. Otherwise, or if it leaves a process, a socket or a file,
 its seed is printed. That the next run works is seen by the next one; after the last there is one without a fault.
+
+Other faults befall what needs no run: exports and the registry, searches, served models, monitors, the cell's files
+(chaos.rooms). Each has a folder and processes of its own, and the same rule.
 """
 
 import argparse
@@ -33,8 +36,10 @@ import numpy as np
 from support import paths, processes, spark, starts
 
 from chaos import cell, leftovers, record
-from chaos.faults import FAULTS, Act, chosen
+from chaos.faults import FAULTS, Act
 from chaos.hosts import obstacle
+from chaos.room import Wrong, acting
+from chaos.rooms import ROOMS
 from chaos.scene import POLL_SECONDS, HostScene, LivyScene, Silent, Watched
 
 #: Of the campaign's faults this share comes before the first step, at any moment of the launch.
@@ -82,8 +87,10 @@ class Campaign:
 
     def fault(self, seed, names):
         """Do the fault of a seed. The line of the record."""
-        draw = random.Random(seed)
         name = name_of(seed, names)
+        if name in ROOMS:
+            return in_room(seed, name)
+        draw = random.Random(seed)
         fault = FAULTS[name]
         self.enter(fault.scene)
         strategy = draw.choice(fault.strategies)
@@ -234,6 +241,33 @@ class Campaign:
         self._scene.forget()
 
 
+def in_room(seed, name):
+    """Do the fault of a seed that needs no run. The line of the record."""
+    draw, room, outcome = random.Random(seed), ROOMS[name], Outcome()
+    began = time.monotonic()
+    with acting(draw, draw.choice(room.kinds)) as act:
+        try:
+            outcome.message = room.begin(act)
+            outcome.outcome = TOLD if outcome.message else RIGHT
+            outcome.problems += act.left()
+        except Exception as error:  # of any kind: the campaign goes on
+            what = "" if isinstance(error, Wrong) else f"{type(error).__name__}: "
+            outcome.problems.append(f"{what}{error}")
+    outcome.seconds = time.monotonic() - began
+    if outcome.seconds > room.seconds:
+        outcome.problems.append(f"it took {outcome.seconds:.0f} s instead of {room.seconds:g}")
+    about = {"seed": seed, "fault": name, "strategy": act.kind, "workers": 0, "early": False, "about": act.about}
+    seconds = {"noticed": None, "seconds": round(outcome.seconds, 1), "in_all": round(outcome.seconds, 1)}
+    said = {"message": outcome.message, "problems": outcome.problems}
+    return {**about, **seconds, "outcome": WRONG if outcome.problems else outcome.outcome, **said}
+
+
+def chosen(pattern):
+    """The fault of this name, or those whose names match a regular expression."""
+    names = [*FAULTS, *ROOMS]
+    return [pattern] if pattern in names else [name for name in names if re.search(pattern, name)]
+
+
 def name_of(seed, names):
     """Which fault a seed does: as many seeds in a row as there are faults do each of them once."""
     block, place = divmod(seed, len(names))
@@ -308,7 +342,7 @@ def main(arguments=None):
         raise SystemExit(f"chaos: {problem}")
     names = chosen(options.faults)
     if not names:
-        raise SystemExit(f"chaos: no fault matches {options.faults!r}; there are {', '.join(FAULTS)}")
+        raise SystemExit(f"chaos: no fault matches {options.faults!r}; there are {', '.join(chosen(''))}")
     folder = options.folder or record.FOLDER
     book = record.Record(folder, None if options.folder else record.KEPT)
     first = book.next_seed() if options.seed is None else options.seed

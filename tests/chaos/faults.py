@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import signal
 import time
 from collections.abc import Callable
@@ -286,8 +285,3 @@ FAULTS = {
     "Livy session: SIGSTOP, SIGCONT": Fault(stop(_livy_session), LIVY, hold=(0.5, 6.0), scene="livy"),
     "rank on Livy: SIGKILL": Fault(kill(Act.find_rank), LIVY, notice=DEATH_SECONDS, scene="livy"),
 }
-
-
-def chosen(pattern):
-    """The fault of this name, or those whose names match a regular expression."""
-    return [pattern] if pattern in FAULTS else [name for name in FAULTS if re.search(pattern, name)]

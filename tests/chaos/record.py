@@ -79,7 +79,8 @@ def _row(name, lines):
 def text(line):
     """A line of the record, for people."""
     early = ", during the launch" if line["early"] else ""
-    head = f"seed {line['seed']}: {line['fault']}, {line['strategy']} of {line['workers']}{early}: {line['outcome']}"
+    of = f", {line['strategy']} of {line['workers']}" if line["workers"] else ""
+    head = f"seed {line['seed']}: {line['fault']}{of}{early}: {line['outcome']}"
     noticed = "" if line["noticed"] is None else f", noticed after {line['noticed']} s"
     problems = "".join(f"\n    {problem}" for problem in line["problems"])
     return f"{head} in {line['seconds']} s{noticed} ({line['about']}) {line['message'][:200]}{problems}"
