@@ -190,6 +190,7 @@ class LocalStorage:
                 path.touch(exist_ok=False)
             except FileExistsError:
                 return False
+        synchronize_folder(path.parent)
         return True
 
     def upload(self, folder: Path, name: str) -> None:

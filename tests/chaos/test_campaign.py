@@ -91,13 +91,13 @@ def test_what_a_power_cut_may_not_lose_stays(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(700)
 @pytest.mark.skipif(bool(hosts.obstacle()), reason=hosts.obstacle())
 def test_a_short_campaign_in_rooms(tmp_path):
-    pattern = "^(export|registry): (SIGKILL|power)|^server: SIGK|^cell|^search: journal"
+    pattern = "^export: SIGKILL|^registry: power|^server: SIGKILL$|^cell|^search: journal"
     names = campaign.chosen(pattern)
     arguments = ("--seed=0", f"--count={len(names)}", "--faults", pattern, "--folder", tmp_path)
-    output_of("chaos.campaign", *arguments, timeout=280)
+    output_of("chaos.campaign", *arguments, timeout=600)
     lines = [json.loads(each) for each in (tmp_path / "record.jsonl").read_text().splitlines()]
     assert sorted(each["fault"] for each in lines) == sorted(names)
     assert {each["outcome"] for each in lines} <= {"right", "told"}

@@ -128,9 +128,10 @@ def test_a_version_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     rename = os.rename
     monkeypatch.setattr(files, "synchronize", lambda opened: done.append(os.readlink(f"/proc/self/fd/{opened}")))
     monkeypatch.setattr(os, "rename", lambda old, new: (done.append(f"{new} is named"), rename(old, new)))
-    Registry(tmp_path).add("digits", writing("a"))
-    *before, named, after = done
+    Registry(tmp_path).add("digits", writing("a"), alias="champion")
+    claim, *before, named, after, alias = done
     part = f"{tmp_path}/digits/.1.part"
+    assert (claim, alias) == (f"{tmp_path}/digits/.claims", f"{tmp_path}/digits/aliases")
     assert sorted(before) == sorted([f"{part}/model.txt", f"{part}/more/model.txt", f"{part}/more", part])
     assert (named, after) == (f"{tmp_path}/digits/1 is named", f"{tmp_path}/digits")
 
