@@ -11,6 +11,8 @@ from ..spark import spark_error
 AGAIN_SECONDS, MOST_AGAIN_SECONDS = 1.0, 60.0
 #: A monitor fails after so many such starts without a batch between them, which takes hours.
 MOST_FAILURES = 200
+#: Of Spark, in what it says of anything that is begun after its end.
+_ENDED = "stopped SparkContext"
 
 
 class MonitorStream:
@@ -29,7 +31,11 @@ class MonitorStream:
         return self._again_at is not None and time.monotonic() < self._again_at
 
     def look(self) -> None:
-        """Start the stream again, after a pause, if it has ended by itself. RuntimeError after too many failures."""
+        """Start the stream again, after a pause, if it has ended by itself.
+
+        Raises:
+            RuntimeError: after too many failures, or at once where Spark itself has ended.
+        """
         if self.query.isActive:
             if self.query.lastProgress:
                 self.failures = 0
@@ -49,7 +55,7 @@ class MonitorStream:
         pause = min(MOST_AGAIN_SECONDS, AGAIN_SECONDS * 2.0 ** min(self.failures, 10))
         self.failures += 1
         self._again_at = time.monotonic() + pause
-        if self.failures > MOST_FAILURES:
+        if self.failures > MOST_FAILURES or _ENDED in problem:
             raise RuntimeError(problem)
         if self.failures in (1, 10, 100):
             message = "the stream was interrupted: %s; it is started again in %g s, and counts nothing twice"

@@ -117,6 +117,25 @@ def test_a_stream_that_cannot_begin_again_is_tried_later(monkeypatch):
     assert [text.split(";")[0] for text in warnings] == ["the stream was interrupted: away"]
 
 
+@pytest.mark.parametrize("at_start", [False, True])
+def test_a_stream_whose_spark_has_ended_is_not_tried_for_hours(monkeypatch, at_start):
+    words = "IllegalStateException: Cannot call methods on a stopped SparkContext."
+    problem = OSError("away" if at_start else words)
+    queries = [SimpleNamespace(isActive=False, exception=lambda: problem)]
+
+    def start():
+        if not queries:
+            raise RuntimeError(words)
+        return queries.pop()
+
+    monkeypatch.setattr(monitor_stream, "AGAIN_SECONDS", 0.0)
+    stream = monitor_stream.MonitorStream(start, False, [].append)
+    if at_start:
+        stream.look()
+    with pytest.raises(RuntimeError, match="stopped SparkContext"):
+        stream.look()
+
+
 def test_the_rate_of_a_window_that_is_not_over_is_that_of_its_time():
     watch = Watch(REFERENCE, COUNTER)
     watch.add(0, [(600.0, COUNTER.latency, 12, 30, 0.1, 0.0), (660.0, COUNTER.latency, 12, 6, 0.1, 0.0)])
