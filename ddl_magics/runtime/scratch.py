@@ -23,7 +23,7 @@ LOCK = ".owner"
 YOUNG_SECONDS = 60.0
 
 #: The name of a folder that `make` has made.
-_MADE = re.compile(re.escape(PREFIX) + r"[a-z0-9-]+-[a-z0-9_]{8}")
+_FOLDER_NAME = re.compile(re.escape(PREFIX) + r"[a-z0-9-]+-[a-z0-9_]{8}")
 
 _locks: dict[str, TextIO] = {}  # of this process' folders, by path
 
@@ -87,7 +87,7 @@ def _has_ended(folder: str) -> bool:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         return False
     if not os.listdir(folder):
-        return bool(_MADE.fullmatch(os.path.basename(folder))) and time.time() - status.st_mtime > YOUNG_SECONDS
+        return bool(_FOLDER_NAME.fullmatch(os.path.basename(folder))) and time.time() - status.st_mtime > YOUNG_SECONDS
     opened = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         lock = os.fstat(opened)
