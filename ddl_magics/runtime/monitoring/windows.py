@@ -171,7 +171,7 @@ class Watch:
             series["time"].append(start)
             series["rate"].append(_short(requests / min(seconds, max(timestamp - start, 1.0))))
             failed = self._windows[start].get(str(self._counter.error), {})
-            series["errors"].append(int(sum(sums[1] for sums in failed.values())))
+            series["errors"].append(sum(int(sums[1]) for sums in failed.values() if math.isfinite(sums[1])))
             for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
                 series[name].append(_short(percentile(latencies, share)))
         return series
@@ -232,7 +232,8 @@ def _checked(state: Any) -> Mapping[str, Any]:
 
 
 def _is_sums(value: Any) -> bool:
-    return type(value) is list and len(value) == 3 and _is_number(value[0]) and all(map(_is_number, value))
+    """Rows, and two sums, which may be infinite."""
+    return type(value) is list and len(value) == 3 and all(map(_is_number, value)) and 0 <= value[0] < 2**53
 
 
 def _is_count(value: Any, least: int = 0) -> bool:
