@@ -223,7 +223,7 @@ def _checked(state: Any) -> Mapping[str, Any]:
             for metric, bins in metrics.items():
                 sound = sound and int(metric) >= 0 and all(int(bin) >= counting.NULL for bin in bins)
                 sound = sound and all(map(_is_sums, bins.values()))
-    except (AttributeError, TypeError):
+    except (AttributeError, TypeError, OverflowError):
         sound = False
     if not sound:
         raise ValueError("it has another form")
