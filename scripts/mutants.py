@@ -34,7 +34,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, islice, zip_longest
@@ -82,13 +82,13 @@ _PRELOADED = (
     *("pytest", "hypothesis", "schemathesis.pytest.plugin", "jsonschema"),
 )
 
-#: A test that takes longer than any does here hangs.
-_TEST_SECONDS = 40
+#: A test that takes longer hangs, or, where it takes long by itself, one that takes so many times as long.
+_TEST_SECONDS, _TEST_TIMES = 40, 10
 #: Tests that take longer come after the others.
 _LONG_SECONDS = 3.0
 #: With --quick a mutant's tests take this long at most.
 _QUICK_SECONDS = 40
-#: And tests that take this many times as long as without a mutant, and this much more.
+#: Tests that together take so many times as long as without a mutant, and so much more, hang, too.
 _PATIENCE, _MORE_SECONDS = 3, 120
 _BASELINE_SECONDS = 1800
 
@@ -194,8 +194,8 @@ class Copy:
         import pytest
 
         arguments = [*tests.files, "-m", tests.marks, "-q", "-p", "no:cacheprovider", "--rootdir", str(self._folder)]
-        arguments += ["--tb=short"] if baseline is None else ["--tb=no", "-x", f"--timeout={_TEST_SECONDS}"]
-        watch = Watch(self._folder, baseline)
+        arguments += ["--tb=short"] if baseline is None else ["--tb=no", "-x"]
+        watch = Watch(self._folder, baseline, pytest.mark.timeout)
         code = int(pytest.main(arguments, plugins=[watch]))
         self._told.write_text(json.dumps([watch.passed, watch.touched, watch.failed]))
         sys.stdout.flush()
@@ -208,8 +208,8 @@ _OURS = (ROOT, ROOT / "scripts")
 class Watch:
     """A plugin of pytest that chooses tests and keeps how they ended; of all tests also which functions they call."""
 
-    def __init__(self, root: Path, baseline: Mapping[str, float] | None) -> None:
-        self._root, self._baseline = f"{root}/", baseline
+    def __init__(self, root: Path, baseline: Mapping[str, float] | None, timeout: Callable[[float], Any]) -> None:
+        self._root, self._baseline, self._timeout = f"{root}/", baseline, timeout
         self._codes: set[CodeType] = set()
         self.passed: dict[str, float] = {}
         self.touched: dict[str, list[str]] = {}
@@ -223,6 +223,9 @@ class Watch:
             baseline = self._baseline
             items[:] = [item for item in items if item.nodeid in baseline]
             items.sort(key=lambda item: baseline[item.nodeid] > _LONG_SECONDS)
+            for item in items:
+                seconds = max(_TEST_SECONDS, _TEST_TIMES * baseline[item.nodeid])
+                item.add_marker(self._timeout(seconds), append=False)
 
     def _trace(self, frame: FrameType, event: str, argument: Any) -> None:
         self._codes.add(frame.f_code)

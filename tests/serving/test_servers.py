@@ -95,8 +95,9 @@ def test_how_to_call_a_model(make, monkeypatch):
     url = "http://127.0.0.1:8080"
     header = "-H 'Content-Type: application/json'"
     assert curl == f"  curl {url}/v2/models/digits/infer {header} -d '{json.dumps(request)}'"
-    rows = '{"x": [[[0, 0, 0, ...], [0, 0, 0, ...]]], "word": [0], "n": [[0]]}'
-    assert call == f'  requests.post("{url}/invocations", json={{"inputs": {rows}}}).json()["predictions"]'
+    rows = '{"x": [[[0] * 4, [0] * 4]], "word": [""], "n": [[0]]}'
+    post = f'requests.post("{url}/invocations", json={{"inputs": {rows}}}).json()["predictions"]'
+    assert call == f"  import requests; {post}"
     monkeypatch.setattr(servers, "SHOWN_CHARACTERS", len(json.dumps(request)) - 1)
     assert f" -d '@{folder / 'example.json'}'" in Served.read(folder).how_to_call()
     assert json.loads((folder / "example.json").read_text()) == request
