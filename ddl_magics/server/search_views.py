@@ -75,6 +75,8 @@ def _read(folder: SearchFolder) -> dict[str, Any] | None:
     types = {"writer": str, "n": int, "info": dict, "state": dict, "trials": list}
     if any(type(view.get(name)) is not kind for name, kind in types.items()):
         return None
+    if not isinstance(view["state"].get("state", ""), str):
+        return None
     if not all(isinstance(trial, dict) and type(trial.get("n")) is int for trial in view["trials"]):
         return None
     return view

@@ -124,6 +124,7 @@ async def test_a_search_is_stopped_by_its_kernel_and_deleted_when_nothing_of_it_
         lambda text: json.dumps({**json.loads(text), "trials": [1]}),
         lambda text: json.dumps({**json.loads(text), "trials": [{"n": "1"}]}),
         lambda text: json.dumps({**json.loads(text), "state": None}),
+        lambda text: json.dumps({**json.loads(text), "state": {"state": []}}),
     ],
 )
 async def test_a_damaged_view_is_told_and_the_list_stays(ask, damage):
