@@ -34,10 +34,9 @@ class Ready:
 
 @dataclass(frozen=True)
 class NotStarted:
-    """The cluster is not running yet: the first launch starts it, which takes about `seconds`."""
+    """The cluster is not running yet: the first launch starts it."""
 
     message: str
-    seconds: float
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class PendingKernelSession(Cluster):
     remedy = "run a Spark cell"
 
     def status(self) -> NotStarted:
-        return NotStarted("a Livy session is started (about half a minute)", 30.0)
+        return NotStarted("a Livy session is started, for the first run of this kernel only")
 
     def check(self, spec: RunSpec, namespace: Namespace) -> Refused | None:
         """None: the cell's names are the session's, and not those of this kernel."""

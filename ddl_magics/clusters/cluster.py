@@ -66,6 +66,10 @@ class Cluster:
     def status(self) -> Ready | NotStarted | Unreachable:
         raise NotImplementedError
 
+    def grows(self, spec: RunSpec) -> bool:
+        """Whether a launch makes room for a run that needs more slots than there are, once no other run is there."""
+        return False
+
     def findings(self) -> Iterable[tuple[str, str]]:
         """(subject, finding) of each line that `%ddl check` prints. Starts nothing."""
         raise NotImplementedError

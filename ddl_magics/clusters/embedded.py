@@ -18,8 +18,6 @@ from ddl_magics.clusters.cluster import NOT_OURS, Cluster, launch_answer
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import counted
 
-#: How long Spark takes to start, about: for the message.
-START_SECONDS = 10.0
 #: How long a kernel that exits waits for the Spark that it created to end.
 END_SECONDS = 1.4
 
@@ -36,10 +34,11 @@ class EmbeddedCluster(Cluster):
         self._driver: ModuleType | None = None
         self._starting = threading.Lock()
         self._created: Any = None  # a SparkSession, if this cluster has created one
+        self._conf: Mapping[str, str] = {}  # that it was created with
 
     def status(self) -> Ready | NotStarted | Unreachable:
         if self._session() is None:
-            return NotStarted(f"an embedded Spark is started (about {START_SECONDS:.0f} s)", START_SECONDS)
+            return NotStarted("an embedded Spark is started, for the first run of this kernel only")
         try:
             details = self._call("info", {})
         except Exception as error:  # Py4J's kinds, which cannot be named without pyspark
@@ -99,20 +98,38 @@ class EmbeddedCluster(Cluster):
         if problem:
             return Refused("spark", problem)
         status = self.status()
-        if isinstance(status, Ready) and spec.workers > status.slots:
-            if session is self._created:
-                remedy = "restart the kernel, so that the embedded Spark is created for this cell"
-            else:
-                remedy = "give your Spark session more cores or executors"
-            return Refused(
-                "slots",
-                f"{spec.workers} workers do not fit into {counted(status.slots, 'slot')}: ask for fewer with --workers "
-                f"{status.slots}, or {remedy}.",
-            )
+        if isinstance(status, Ready) and spec.workers > status.slots and not self.grows(spec):
+            return self._too_many(spec, session, status.slots)
         return None
 
+    def _too_many(self, spec: RunSpec, session: Any, slots: int) -> Refused:
+        """Why the Spark is not created anew for more workers."""
+        problem = preflight.too_many_workers(spec) if session is self._created else None
+        if problem:
+            return Refused("spark", problem)
+        frames = local_spark.frames_of(session, self._namespace())
+        if session is not self._created:
+            remedy = "give your Spark session more cores or executors"
+        elif frames:
+            remedy = f"del {', '.join(frames)}: DataFrames of this Spark, which would be restarted with more slots"
+        else:
+            remedy = "restart the kernel, so that the embedded Spark is created for this cell"
+        return Refused(
+            "slots",
+            f"{spec.workers} workers do not fit into {counted(slots, 'slot')}: ask for fewer with --workers {slots}, "
+            f"or {remedy}.",
+        )
+
+    def grows(self, spec: RunSpec) -> bool:
+        if not self._is_ours() or "spark.master" in self._conf or preflight.too_many_workers(spec):
+            return False
+        return not local_spark.frames_of(self._created, self._namespace())
+
     def notices(self, spec: RunSpec, namespace: Namespace) -> Iterable[str]:
-        return [*preflight.notices(spec, namespace), *dataset_shape.notices(spec, namespace)]
+        session = self._session()
+        is_local = spec.conf.get("spark.master", "local") if session is None else session.sparkContext.master
+        crowded = preflight.crowded(spec) if is_local.startswith("local[") or is_local == "local" else ()
+        return [*crowded, *preflight.notices(spec, namespace), *dataset_shape.notices(spec, namespace)]
 
     def findings(self) -> Iterable[tuple[str, str]]:
         return embedded_check.lines(self.name, self.status(), self._workers_problem())
@@ -126,9 +143,23 @@ class EmbeddedCluster(Cluster):
 
     def spark(self, spec: RunSpec) -> Any:
         with self._starting:
+            if self._is_ours() and spec.workers > self._created.sparkContext.defaultParallelism and self.grows(spec):
+                self._restart(spec.workers)
             if self._session() is None:
+                self._conf = dict(spec.conf)
                 self._created = local_spark.create_session(max(1, spec.workers), spec.conf)
             return self._session()
+
+    def _restart(self, workers: int) -> None:
+        """Create the Spark anew, with more slots; the notebook's variable `spark` follows."""
+        ended, self._created = self._created, None
+        if self._driver is not None:
+            self._driver.registry.forget_all()
+        local_spark.end_session(ended)
+        self._created = local_spark.create_session(workers, self._conf)
+        namespace = self._namespace()
+        if namespace.get("spark") is ended and isinstance(namespace, dict):
+            namespace["spark"] = self._created
 
     def launch(self, spec: RunSpec, namespace: Namespace) -> Launched | Refused:
         try:

@@ -88,6 +88,16 @@ def too_many_workers(spec: RunSpec) -> str | None:
     )
 
 
+def crowded(spec: RunSpec) -> Iterator[str]:
+    """What the user should know of more workers than this machine has cores."""
+    cores = machine.cores()
+    if spec.workers > cores:
+        yield (
+            f"{counted(spec.workers, 'worker')} share {counted(cores, 'core')} here: more than {cores} rarely train "
+            "faster; %ddl scale measures it"
+        )
+
+
 def notices(spec: RunSpec, namespace: Mapping[str, Any]) -> Iterator[str]:
     """What the user should know of a run that is accepted, a line each."""
     variables = captured(spec, namespace)

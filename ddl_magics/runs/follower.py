@@ -219,6 +219,8 @@ class Follower:
 
     def _take_turn(self) -> bool:
         run, workers, status = self.spec.run, self.spec.workers, self.cluster.status()
+        if isinstance(status, Ready) and workers > status.slots and self.cluster.grows(self.spec):
+            return self._queue.take_alone(run, workers)
         if isinstance(status, Ready):
             return self._queue.take(run, workers, status.slots, status.free)
         if isinstance(status, NotStarted):
@@ -240,6 +242,10 @@ class Follower:
         status = self.cluster.status()
         if isinstance(status, NotStarted):
             self.recorder.emit("state", state=ev.PREFLIGHT, message=status.message)
+            self._decided.set()
+        elif isinstance(status, Ready) and self.spec.workers > status.slots and self.cluster.grows(self.spec):
+            message = f"Spark is restarted with {counted(self.spec.workers, 'slot')}; your variables stay"
+            self.recorder.emit("state", state=ev.PREFLIGHT, message=message)
             self._decided.set()
         self._began = time.time()
         if self.spec.folder is not None:

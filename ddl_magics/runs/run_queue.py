@@ -43,6 +43,15 @@ class RunQueue:
             self._running[run] = workers
             return True
 
+    def take_alone(self, run: str, workers: int) -> bool:
+        """`take` for a run that starts the cluster anew: only when no other run needs what is there."""
+        with self._lock:
+            if self._waiting[0] != run or self._running or self._collecting:
+                return False
+            self._waiting.remove(run)
+            self._running[run] = workers
+            return True
+
     def hold(self, run: str, workers: int, name: str = "") -> None:
         """Give slots to a run that is running already, until `leave`."""
         with self._lock:

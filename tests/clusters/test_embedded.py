@@ -220,6 +220,38 @@ def test_where_the_user_has_set_sparks_disks_they_are_the_users(tmp_path, monkey
     assert not os.path.exists(disk)
 
 
+@pytest.mark.spark
+def test_our_spark_is_created_anew_for_more_workers_unless_a_dataframe_would_end_with_it():
+    code = """
+        import json, os
+        os.cpu_count = lambda: 1
+        from ddl_magics.clusters.embedded import EmbeddedCluster
+        from ddl_magics.options.parsing import parse
+        variables = {"x": 1}
+        cluster = EmbeddedCluster(lambda: variables)
+        variables["spark"] = first = cluster.spark(parse("--workers 1 --conf spark.my.setting=1"))
+        grows, three = [], parse("--workers 3")
+        for variables["df"] in (first.range(3), None):
+            refused = cluster.check(three, variables)
+            grows.append([cluster.grows(three), refused and refused.message])
+        second = cluster.spark(three)
+        told = [second.sparkContext.master, variables["spark"] is second, second.conf.get("spark.my.setting")]
+        print(json.dumps([grows, *told, cluster.spark(three) is second, cluster.status().slots]))
+        cluster.shutdown()
+    """
+    (with_frame, without), *facts = json.loads(python(code).stdout)
+    assert with_frame[0] is False and "or del df: DataFrames of this Spark, which would be restarted" in with_frame[1]
+    assert without == [True, None]
+    assert facts == ["local[3]", True, "1", True, 3]
+
+
+def test_more_workers_than_cores_are_told_before_they_start(monkeypatch):
+    monkeypatch.setattr("ddl_magics.clusters.machine.cores", lambda: 2)
+    (line,) = (text for text in EmbeddedCluster(dict).notices(parse("--workers 8"), {}) if "cores" in text)
+    assert line == "8 workers share 2 cores here: more than 2 rarely train faster; %ddl scale measures it"
+    assert not any("cores" in text for text in EmbeddedCluster(dict).notices(parse("--workers 2"), {}))
+
+
 def test_the_users_session_is_used_as_it_is(spark_cluster):
     session = spark_cluster(2)
     before = local_spark.session_settings(session)

@@ -26,3 +26,16 @@ def test_slots_count_as_taken_from_the_launch_on():
     queue.leave("a")
     assert not queue.take("b", 2, 4, 1), "somebody else's job"
     assert queue.take("b", 2, 4, 4)
+
+
+def test_a_run_that_starts_the_cluster_anew_waits_until_nobody_needs_what_is_there():
+    queue = RunQueue()
+    for run in ("small", "large"):
+        queue.join(run)
+    assert not queue.take_alone("large", 8), "another is first"
+    assert queue.take("small", 2, slots=2, free=2)
+    assert not queue.take_alone("large", 8)
+    queue.free("small")
+    assert not queue.take_alone("large", 8), "its results are still being fetched"
+    queue.leave("small")
+    assert queue.take_alone("large", 8)

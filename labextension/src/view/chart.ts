@@ -44,6 +44,8 @@ export interface ChartContent {
   yRange?: Range | undefined;
   /** The x range while the reader has not zoomed. */
   xRange: readonly [number, number];
+  /** Follows the values under the pointer. */
+  remarkAt?(x: number): string;
   /** Follows the values in the heading, e.g. "58 % of peak". */
   remark?: string | undefined;
   /** Tooltip that explains the values. */
@@ -215,8 +217,10 @@ export class Chart {
       part.style.color = colourOf(colours, trace.colour);
       parts.push(part);
     }
-    const remark = x === null ? content.remark : content.formatX(x);
+    const remark = x === null ? content.remark : content.remarkAt?.(x);
     if (remark) parts.push(h("span", { class: "ddl-dim" }, remark));
+    // What does not fit is clipped: where the pointer is comes first.
+    if (x !== null) parts.unshift(h("span", { class: "ddl-dim" }, content.formatX(x)));
     this.values.replaceChildren(...parts);
     setAttribute(this.values, "title", content.hint);
   }

@@ -31,7 +31,13 @@ const DEVICES_ALONE_SECONDS = 30;
 const MAX_VALUES = 6;
 
 /** Colours of the lowest, the median and the highest line: indices in the palette. */
-const SPREAD_COLOURS: Record<Spread, number> = { low: 2, median: -1, high: 1 };
+const SPREAD_COLOURS: Record<Spread, number> = { low: 2, median: -1, high: 4 };
+
+/** Ranks begin at this colour: those before it are training's and validation's, and no rank's. */
+const RANK_COLOUR = 2;
+
+/** The number of colours for ranks; further ones are dashed. */
+const RANK_COLOURS = 6;
 
 /** Of the heading of a metric with a band. */
 const BAND_HINT = "the job; under the pointer also the lowest, the median and the highest rank";
@@ -145,7 +151,7 @@ function metricContent(model: RunModel, name: string): ChartContent {
     ...axis,
     traces,
     summary: `${name} over the epochs, now ${values.join(", ")}`,
-    ...(low && { formatX: (x: number) => `ranks ${ranks(x)}, ${axis.formatX(x)}`, hint: BAND_HINT }),
+    ...(low && { remarkAt: (x: number) => `ranks ${ranks(x)}`, hint: BAND_HINT }),
   };
 }
 
@@ -157,7 +163,7 @@ function rankContent(model: RunModel, name: string): ChartContent {
     ...axis,
     traces,
     summary: `${name} of ${summary} over the epochs`,
-    ...(many && { formatX: (x: number) => `${lowToHigh(x)}, ${axis.formatX(x)}` }),
+    ...(many && { remarkAt: lowToHigh }),
     remark: many ? lowToHigh(Number.POSITIVE_INFINITY) : undefined,
     hint,
   };
@@ -206,7 +212,8 @@ function deviceContent(model: RunModel, device: Device): ChartContent {
     traces,
     summary: `${title} of ${summary} over time`,
     ticks: timeTicks,
-    formatX: (x) => (many ? `${lowToHigh(x)} at ${duration(x)}` : `at ${duration(x)}`),
+    formatX: (x) => `at ${duration(x)}`,
+    ...(many && { remarkAt: lowToHigh }),
     yRange,
     xRange: timeRange(model),
     remark: many ? lowToHigh(Number.POSITIVE_INFINITY) : none,
@@ -234,9 +241,9 @@ function byRank(found: readonly [key: string, line: Line][], format: (value: num
   const traces = found.map(([key, line], i): Trace => {
     return {
       line,
-      colour: isSpread(key) ? SPREAD_COLOURS[key] : i,
+      colour: isSpread(key) ? SPREAD_COLOURS[key] : RANK_COLOUR + (i % RANK_COLOURS),
       thin: !spread || key !== "median",
-      dash: i >= 8,
+      dash: i >= RANK_COLOURS,
       // With more than two ranks there is no room for the values: the heading is a legend then.
       format: (value) => (spread ? format(value) : keys.length > 2 ? key : `${key}: ${format(value)}`),
       ...(many && { shown: "never" }),

@@ -12,6 +12,9 @@ const STOP_AGAIN_MS = 10_000;
 /** From this share on, a run whose estimate was exceeded is "nearly done". */
 const NEARLY = 0.9;
 
+/** From this share of the time on, the waiting before the training is told apart. */
+const WORTH_TELLING = 0.1;
+
 const STRATEGIES: Record<string, string> = STRATEGY_TITLES;
 
 export class Header {
@@ -109,11 +112,18 @@ export function fraction(state: State, done: number, ready: number | null, neede
   return state === "RUNNING" && !done ? null : done;
 }
 
+/** "trained 1:07, 2:41 with waiting", or "took 3:05" where it hardly waited. Times in seconds. */
+function took(created: number, started: number | null, ended: number): string {
+  if (started === null || started - created < WORTH_TELLING * (ended - created))
+    return `took ${duration(ended - created)}`;
+  return `trained ${duration(ended - started)}, ${duration(ended - created)} with waiting`;
+}
+
 /** "2:13 elapsed · about 1:40 left", "took 3:05", "waiting for 0:12". */
 export function times(model: RunModel): string {
   const { state, progress } = model;
   if (!state || state.created === null) return "";
-  if (state.ended !== null) return `took ${duration(state.ended - state.created)}`;
+  if (state.ended !== null) return took(state.created, state.started, state.ended);
   if (isSilent(model)) return `${duration(model.lastSeen - state.created)} elapsed when last seen`;
   const elapsed = duration(model.now() - state.created);
   if (state.started === null) return `waiting for ${elapsed}`;

@@ -7,6 +7,8 @@ import { slower } from "./stragglers";
 
 interface Column {
   title: string;
+  /** What the numbers are, as a tooltip of the heading. */
+  hint: string;
   left?: boolean;
   /** Left out in narrow places. */
   minor?: boolean;
@@ -28,6 +30,8 @@ const LONG = 20;
 
 const NO_GPU = "no GPU";
 
+const BEHIND = "how many times slower than the median of the workers, if it holds them back";
+
 const isPs = (model: RunModel) => model.run?.strategy === "ps";
 const hasSumming = (model: RunModel) => model.ranks().some(({ numbers }) => numbers.summing > 0);
 const hasData = (model: RunModel) => model.ranks().some(({ numbers }) => Number.isFinite(numbers.data));
@@ -35,48 +39,107 @@ const hasNetwork = (model: RunModel) => model.ranks().some(({ numbers }) => numb
 const hasGpu = (model: RunModel) => model.ranks().some(({ numbers }) => Number.isFinite(numbers.gpu));
 
 const COLUMNS: readonly Column[] = [
-  { title: "rank", left: true, text: ({ info }) => String(info.rank) },
-  { title: "host", left: true, text: ({ info }) => info.host || UNKNOWN },
-  { title: "device", left: true, minor: true, text: ({ info }) => device(info.device, info.cores) },
+  {
+    title: "rank",
+    hint: "number of the worker; rank 0 is the chief",
+    left: true,
+    text: ({ info }) => String(info.rank),
+  },
+  { title: "host", hint: "machine of the worker", left: true, text: ({ info }) => info.host || UNKNOWN },
+  {
+    title: "device",
+    hint: "what it computes on",
+    left: true,
+    minor: true,
+    text: ({ info }) => device(info.device, info.cores),
+  },
   {
     title: "GPU",
+    hint: "use of its GPUs, their mean",
     when: hasGpu,
     text: ({ numbers }) => (Number.isFinite(numbers.gpu) ? percent(numbers.gpu) : NO_GPU),
     meter: ({ gpu }) => gpu,
   },
   {
     title: "GPU memory",
+    hint: "used and total memory of its GPUs",
     minor: true,
     when: hasGpu,
     text: ({ numbers: n }) => gigabytesOf(n.gpu_memory, n.gpu_memory_total),
   },
-  { title: "CPU", text: ({ numbers }) => percent(numbers.cpu) },
-  { title: "memory", minor: true, when: ({ over }) => !over, text: ({ numbers }) => gigabytes(numbers.memory) },
+  { title: "CPU", hint: "100 % is one core", text: ({ numbers }) => percent(numbers.cpu) },
+  {
+    title: "memory",
+    hint: "memory of its process",
+    minor: true,
+    when: ({ over }) => !over,
+    text: ({ numbers }) => gigabytes(numbers.memory),
+  },
   {
     title: "peak memory",
+    hint: "most memory of its process",
     minor: true,
     when: ({ over }) => over,
     text: ({ numbers }) => gigabytes(numbers.memory_peak),
   },
-  { title: "compute, ms/step", when: (model) => !isPs(model), text: ({ numbers }) => number(numbers.compute) },
-  { title: "waiting", when: (model) => !isPs(model), text: ({ numbers }) => percent(100 * numbers.waiting) },
-  { title: "for data", when: hasData, text: ({ numbers }) => percent(100 * numbers.data) },
-  { title: "network", minor: true, when: hasNetwork, text: ({ numbers }) => percent(100 * numbers.network) },
-  { title: "summing", minor: true, when: hasSumming, text: ({ numbers }) => percent(100 * numbers.summing) },
+  {
+    title: "compute, ms/step",
+    hint: "time of a step without waiting",
+    when: (model) => !isPs(model),
+    text: ({ numbers }) => number(numbers.compute),
+  },
+  {
+    title: "waiting",
+    hint: "share of the step time that it waits for the other workers or the server",
+    when: (model) => !isPs(model),
+    text: ({ numbers }) => percent(100 * numbers.waiting),
+  },
+  {
+    title: "for data",
+    hint: "share of the step time that it waits for the next batch",
+    when: hasData,
+    text: ({ numbers }) => percent(100 * numbers.data),
+  },
+  {
+    title: "network",
+    hint: "share of the step time in transfers between machines",
+    minor: true,
+    when: hasNetwork,
+    text: ({ numbers }) => percent(100 * numbers.network),
+  },
+  {
+    title: "summing",
+    hint: "share of the step time in adding up gradients on its machine",
+    minor: true,
+    when: hasSumming,
+    text: ({ numbers }) => percent(100 * numbers.summing),
+  },
   {
     title: "samples/s",
+    hint: "rows that it trains in a second; the chart has the sum over all workers",
     minor: true,
     when: (model) => !isPs(model) && !hasGpu(model),
     text: ({ numbers }) => number(numbers.rate),
   },
-  { title: "samples/s", when: isPs, text: ({ numbers }) => number(numbers.rate) },
+  {
+    title: "samples/s",
+    hint: "rows that it trains in a second; the chart has the sum over all workers",
+    when: isPs,
+    text: ({ numbers }) => number(numbers.rate),
+  },
   {
     title: "staleness",
+    hint: "updates of others between reading the model and its own update: mean and maximum",
     when: isPs,
     text: ({ numbers: n }) =>
       Number.isFinite(n.staleness) ? `${number(n.staleness)}, max. ${number(n.staleness_max)}` : UNKNOWN,
   },
-  { title: "commits", when: isPs, text: ({ numbers }) => number(numbers.commits) },
+  {
+    title: "commits",
+    hint: "updates that it has sent to the server",
+    when: isPs,
+    text: ({ numbers }) => number(numbers.commits),
+  },
 ];
 
 export class Table {
@@ -96,9 +159,12 @@ export class Table {
     setVisible(this.element, workers.length > 0);
     const columns = COLUMNS.filter((column) => column.when?.(model) ?? true);
     const titles = [...columns.map((column) => column.title), "behind median"];
+    const hints = [...columns.map((column) => column.hint), BEHIND];
     if (this.titles !== titles.join()) {
       this.titles = titles.join();
-      const heads = titles.map((title, i) => h("th", { scope: "col", class: classOf(columns[i]) }, title));
+      const heads = titles.map((title, i) =>
+        h("th", { scope: "col", class: classOf(columns[i]), title: hints[i] }, title),
+      );
       this.head.replaceChildren(...heads);
       this.rows.clear();
     }

@@ -16,9 +16,10 @@ import { Table } from "./table";
 /** Above this number of ranks, a heat map and the outliers replace the table of all ranks. */
 const MAX_TABLE_ROWS = 16;
 
-function emptyText(isMonitor: boolean, over: boolean): string {
+function emptyText(isMonitor: boolean, over: boolean, running: boolean): string {
   if (isMonitor) return over ? "No request was logged." : "Waiting for the first requests of the log.";
-  return over ? "This run reported no steps." : "The charts appear with the first steps.";
+  if (over) return "This run reported no steps.";
+  return `${running ? "TensorFlow starts on the workers. " : ""}The charts appear with the first steps.`;
 }
 
 export interface RunViewOptions {
@@ -84,7 +85,7 @@ export class RunView extends LiveView {
     this.monitor.draw(model.monitor);
     const isEmpty = [this.charts, this.notice, this.monitor].every(({ element }) => element.hidden);
     setVisible(this.empty, isEmpty);
-    setText(this.empty, emptyText(run.strategy === "monitor", model.over));
+    setText(this.empty, emptyText(run.strategy === "monitor", model.over, state.state === "RUNNING"));
     this.drawWorkers();
     this.logs.draw(model);
     this.tick();

@@ -64,6 +64,21 @@ test("a run that has ended shows the most memory that its ranks have used", () =
   expect(memory()).toEqual([expect.stringContaining("CPUpeak memory"), expect.stringContaining("0.90 GB")]);
 });
 
+test("each heading of the table says what its numbers are", () => {
+  for (const strategy of ["allreduce", "ps"]) {
+    apply(full(1, { run: { ...RUN, strategy }, workers: [info(0)], numbers: [{ rank: 0, gpu: 57, data: 0.1, network: 0.1, summing: 0.1 }] })); // biome-ignore format: one line
+    for (const heading of findAll("thead th")) expect(heading.title, heading.textContent ?? "").toBeTruthy();
+  }
+});
+
+test("no rank has the colour of the training or of the validation", () => {
+  const validation = { "metric:loss": line(0.5), "metric:val_loss": line(0.6) };
+  vi.spyOn(globalThis, "getComputedStyle").mockImplementation((element) => ({ color: (element as HTMLElement).style.color }) as CSSStyleDeclaration); // biome-ignore format: one line
+  apply(full(1, { run: { ...RUN, workers: 2 }, lines: { ...validation, "0:loss": line(0.4), "1:loss": line(0.6) } }));
+  const colours = findAll(".ddl-chart").slice(0, 2).map((chart) => findAll(".ddl-values span", chart).map(({ style }) => style.color)); // biome-ignore format: one line
+  expect(colours[0]?.filter((colour) => colours[1]?.includes(colour))).toEqual([]);
+});
+
 test("a long name has a tooltip", () => {
   const host = "wn3-hdi.abcdefghijklmnop.internal.example";
   apply(full(1, { workers: [info(0, { host }), info(1)], numbers: [{ rank: 0 }, { rank: 1 }] })); // biome-ignore format: one line
