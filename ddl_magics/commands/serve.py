@@ -76,6 +76,8 @@ def serve(
             servable_model = _model(model, kernel.session.find, Path(temporary))
             if to is not None:
                 return _deploy(servable_model, name, *to)
+            if log is not None:
+                _warn_unmonitored(run_or_path(model, kernel.session.find) if "@" not in model else None)
             options = Options(port, detached, log, log_inputs, log_sample)
             return served_lines(servable_model.serve(name or "", options, partial(print, flush=True)))
     except (DistributedCellError, ValueError, ImportError) as error:  # the run failed, or Keras cannot load the model
@@ -96,6 +98,15 @@ def served_lines(served: Served) -> str:
         f"{served.name} version {served.version} is served at {served.url}, gRPC at {served.grpc}, {lifetime}{log}\n"
         + served.how_to_call()
     )
+
+
+def _warn_unmonitored(model: Run | Path | None) -> None:
+    """Print that requests to a model are logged, but cannot be monitored."""
+    if isinstance(model, Run):
+        try:
+            model.reference_file()
+        except LookupError as error:
+            print(f"%ddl monitor cannot compare the requests: {error}", flush=True)
 
 
 def _model(model_name: str, find: Callable[[str], Run], temporary: Path) -> ServableModel:

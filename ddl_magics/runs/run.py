@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ddl_magics.clusters.local_spark import is_connect
 from ddl_magics.clusters.scoring import DataFrame, evaluate, predict, training_inputs
 from ddl_magics.dashboard.pictures import Picture, pictures
 from ddl_magics.errors import (
@@ -26,11 +27,13 @@ from ddl_magics.history.provenance import Provenance
 from ddl_magics.history.tracking_data import TrackingData
 from ddl_magics.runs import tables
 from ddl_magics.runs.cell_files import CannotPlace, cell_files
+from ddl_magics.runs.local_prediction import predict_here
 from ddl_magics.runs.saved_model import load_model
 from ddl_magics.runs.timeline import Timeline
 from ddl_magics.runs.tracking import tracking_data
 from ddl_magics.runs.variables import Variables, has_variables
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.data.columns import is_pandas, is_spark
 from ddl_magics.runtime.data.transform import read as read_transform
 from ddl_magics.runtime.monitoring.sources import REFERENCE_FILE
 from ddl_magics.runtime.run_spec import RunSpec
@@ -406,12 +409,14 @@ class Run:
         rank: int = 0,
         **options: Any,
     ) -> DataFrame:
-        """A Spark DataFrame with the predictions of the trained model beside its columns; waits for the end of the run.
+        """A DataFrame with the predictions of the trained model beside its columns; waits for the end of the run.
 
-        It is lazy: Spark scores the rows where they are. `ddl_magics.predict` says more.
+        Of a Spark DataFrame it is one, and lazy: Spark scores the rows where they are. `ddl_magics.predict` says more.
+        Of arrays, or of a pandas DataFrame for a run without --data, it is a pandas DataFrame, predicted in this
+        process.
 
         Args:
-            df: a DataFrame of this kernel's Spark session.
+            df: a DataFrame of this kernel's Spark session, a pandas DataFrame, or what the model's `predict` takes.
             features: as for `ddl_magics.predict`; if left out, the columns of --data, which become the same tensors as
                 in training.
             transform: the function of --transform, where the run had one.
@@ -422,6 +427,15 @@ class Run:
             CannotScore: a column is missing or of another kind, or the first row cannot be scored.
             DistributedCellError, LookupError: as `model`.
         """
+        is_frame = is_pandas(df)
+        if is_frame and self.spec.data is not None:
+            raise CannotScore(
+                f"{self.name} was trained with --data, on columns of Spark: %ddl spark defines spark, and "
+                "spark.createDataFrame(df) makes a DataFrame of it"
+            )
+        if transform is None and (is_frame or not (is_spark(df) or is_connect(df))):
+            model = self.model(options.pop("custom_objects", None), index=index, rank=rank)
+            return predict_here(model, df, features, **{k: v for k, v in options.items() if k != "on_error"})
         inputs = self._inputs(features)
         return predict(df, self._model_file(index, rank), features=inputs, **self._transform(transform), **options)
 

@@ -211,7 +211,10 @@ def _casts(dtype: str, trained: str) -> bool:
 
 def check_frame(frame: DataFrame) -> None:
     if not is_spark(frame):
-        raise DataError("a %s is no Spark DataFrame: spark.createDataFrame makes one" % type(frame).__qualname__)
+        raise DataError(
+            "a %s is no Spark DataFrame: spark.createDataFrame makes one (%%ddl spark defines spark)"
+            % type(frame).__qualname__
+        )
     if frame.isStreaming:
         raise DataError(
             "%s streams: score each batch, with writeStream.foreachBatch(lambda batch, number: ...predict(batch)...)"
