@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import { type Range, type Tick, valueRange } from "./axes";
-import { h, setAttribute, setVisible } from "./dom";
+import { h, setAttribute, setNote, setVisible } from "./dom";
 import { tick } from "./format";
 import type { Line } from "./model";
 import { preferences } from "./preferences";
@@ -56,6 +56,8 @@ export class Chart {
   readonly element: HTMLElement;
   private readonly values = h("span", { class: "ddl-values" });
   private readonly canvas = h("div", { class: "ddl-canvas", role: "img" });
+  /** Where the pointer is. */
+  private readonly at = h("span", { class: "ddl-at ddl-dim", hidden: true });
   private plot: uPlot | null = null;
   /** The style of the lines that `plot` was made for. */
   private style = "";
@@ -74,7 +76,7 @@ export class Chart {
     private readonly height = HEIGHT,
   ) {
     const head = h("div", { class: "ddl-heading" }, heading, this.values);
-    this.element = h("section", { class: "ddl-chart" }, head, this.canvas);
+    this.element = h("section", { class: "ddl-chart" }, head, this.canvas, this.at);
   }
 
   /** Draws the content; null hides the chart. */
@@ -219,8 +221,7 @@ export class Chart {
     }
     const remark = x === null ? content.remark : content.remarkAt?.(x);
     if (remark) parts.push(h("span", { class: "ddl-dim" }, remark));
-    // What does not fit is clipped: where the pointer is comes first.
-    if (x !== null) parts.unshift(h("span", { class: "ddl-dim" }, content.formatX(x)));
+    setNote(this.at, x === null ? "" : content.formatX(x));
     this.values.replaceChildren(...parts);
     setAttribute(this.values, "title", content.hint);
   }
