@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ddl_magics.clusters.local_spark import is_connect
+from ddl_magics.clusters.local_prediction import is_pandas, is_spark, predict_here
 from ddl_magics.clusters.scoring import DataFrame, evaluate, predict, training_inputs
 from ddl_magics.dashboard.pictures import Picture, pictures
 from ddl_magics.errors import (
@@ -27,13 +27,11 @@ from ddl_magics.history.provenance import Provenance
 from ddl_magics.history.tracking_data import TrackingData
 from ddl_magics.runs import tables
 from ddl_magics.runs.cell_files import CannotPlace, cell_files
-from ddl_magics.runs.local_prediction import predict_here
 from ddl_magics.runs.saved_model import load_model
 from ddl_magics.runs.timeline import Timeline
 from ddl_magics.runs.tracking import tracking_data
 from ddl_magics.runs.variables import Variables, has_variables
 from ddl_magics.runtime import events as ev
-from ddl_magics.runtime.data.columns import is_pandas, is_spark
 from ddl_magics.runtime.data.transform import read as read_transform
 from ddl_magics.runtime.monitoring.sources import REFERENCE_FILE
 from ddl_magics.runtime.run_spec import RunSpec
@@ -433,7 +431,7 @@ class Run:
                 f"{self.name} was trained with --data, on columns of Spark: %ddl spark defines spark, and "
                 "spark.createDataFrame(df) makes a DataFrame of it"
             )
-        if transform is None and (is_frame or not (is_spark(df) or is_connect(df))):
+        if transform is None and (is_frame or not is_spark(df)):
             model = self.model(options.pop("custom_objects", None), index=index, rank=rank)
             return predict_here(model, df, features, **{k: v for k, v in options.items() if k != "on_error"})
         inputs = self._inputs(features)

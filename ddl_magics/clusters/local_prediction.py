@@ -5,8 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ddl_magics.clusters.local_spark import is_connect
 from ddl_magics.errors import CannotScore
-from ddl_magics.runtime.data.columns import is_pandas
+
+
+def is_pandas(rows: Any) -> bool:
+    """Whether the rows are a pandas DataFrame."""
+    from ddl_magics.runtime.data import columns  # it imports NumPy
+
+    return columns.is_pandas(rows)
+
+
+def is_spark(rows: Any) -> bool:
+    """Whether the rows are a DataFrame of Spark, or of Spark Connect."""
+    from ddl_magics.runtime.data import columns
+
+    return columns.is_spark(rows) or is_connect(rows)
 
 
 def predict_here(

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from ddl_magics.clusters.local_prediction import predict_here
 from ddl_magics.errors import CannotScore
-from ddl_magics.runs.local_prediction import predict_here
 
 
 def model(answer, names=()):
