@@ -27,10 +27,10 @@ from ddl_magics.runtime import scratch
 FRAME = pd.DataFrame({"x1": [1.0], "x2": [2.0], "label": [0]})
 
 
-def python(code, **environment):
+def python(code, seconds=90, **environment):
     """What a fresh Python prints."""
     command = [sys.executable, "-c", textwrap.dedent(code)]
-    return completed(command, timeout=90, env={**os.environ, **environment})
+    return completed(command, timeout=seconds, env={**os.environ, **environment})
 
 
 @pytest.mark.parametrize("name", ["os\nsystem\n(", "os", "ddl_runtime_0123456789ag", "ddl_runtime_0123456789ab\n", ""])
@@ -221,6 +221,8 @@ def test_where_the_user_has_set_sparks_disks_they_are_the_users(tmp_path, monkey
 
 
 @pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_our_spark_is_created_anew_for_more_workers_unless_a_dataframe_would_end_with_it():
     code = """
         import json, os
@@ -239,7 +241,7 @@ def test_our_spark_is_created_anew_for_more_workers_unless_a_dataframe_would_end
         print(json.dumps([grows, *told, cluster.spark(three) is second, cluster.status().slots]))
         cluster.shutdown()
     """
-    (with_frame, without), *facts = json.loads(python(code).stdout)
+    (with_frame, without), *facts = json.loads(python(code, seconds=300).stdout)
     assert with_frame[0] is False and "or del df: DataFrames of this Spark, which would be restarted" in with_frame[1]
     assert without == [True, None]
     assert facts == ["local[3]", True, "1", True, 3]
