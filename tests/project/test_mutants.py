@@ -128,13 +128,13 @@ def test_each_mutant_that_nobody_can_notice_is_one_and_has_a_reason():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_a_sample_is_noticed(tmp_path):
     """Few survive the quick tests: each room that is asked here has been brought to nine of ten."""
     if subprocess.run(["unshare", "--mount", "--pid", "--fork", "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs root, or user namespaces")
     record = tmp_path / "record.jsonl"
     arguments = ["--count=12", "--seed=7", "--quick", f"--record={record}", "--room=options", "--room=store"]
-    subprocess.run([sys.executable, ROOT / "scripts" / "mutants.py", *arguments], check=True, timeout=850)
+    subprocess.run([sys.executable, ROOT / "scripts" / "mutants.py", *arguments], check=True, timeout=1700)
     outcomes = [json.loads(text)["outcome"] for text in record.read_text().splitlines()]
     assert len(outcomes) == 12 and outcomes.count("caught") >= 9
