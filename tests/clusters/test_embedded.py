@@ -249,6 +249,7 @@ def test_our_spark_is_created_anew_for_more_workers_unless_a_dataframe_would_end
 
 def test_more_workers_than_cores_are_told_before_they_start(monkeypatch):
     monkeypatch.setattr("ddl_magics.clusters.machine.cores", lambda: 2)
+    monkeypatch.setattr(local_spark, "existing_session", lambda namespace: None)
     (line,) = (text for text in EmbeddedCluster(dict).notices(parse("--workers 8"), {}) if "cores" in text)
     assert line == "8 workers share 2 cores here: more than 2 rarely train faster; %ddl scale measures it"
     assert not any("cores" in text for text in EmbeddedCluster(dict).notices(parse("--workers 2"), {}))

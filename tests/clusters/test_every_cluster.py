@@ -305,7 +305,7 @@ def test_requests_are_watched_while_they_come(notebook, tmp_path):
     ("line", "says"),
     [
         ("--data dff --label label", r"--data.* no (such )?DataFrame\b"),
-        ("--workers 999", r"999 workers do not fit into .*\d slots?\b.*: ask for fewer with --workers \d+"),
+        ("--workers 999", r"(--workers )?999 (workers do not fit into|is too much for) .*(with|use) --workers \d+"),
         ("--send scael", r"--send scael: this notebook has no variable scael\."),
     ],
 )
