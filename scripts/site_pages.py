@@ -53,6 +53,7 @@ SECTIONS = {
     "Explanation": (
         *("docs/how-it-works.md", "docs/allreduce.md", "docs/parameter-server.md", "docs/run-life.md"),
         *("docs/examples.md", "docs/security.md", "docs/comparison.md", "benchmarks/README.md"),
+        "benchmarks/gpu.md",
     ),
     "Project": ("CONTRIBUTING.md", "docs/releasing.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md"),
 }
@@ -61,6 +62,7 @@ SECTIONS = {
 RENAMED = {
     "README.md": "index.md",
     "benchmarks/README.md": "benchmarks.md",
+    "benchmarks/gpu.md": "gpu-benchmark.md",
     "CHANGELOG.md": "changelog.md",
     "CODE_OF_CONDUCT.md": "code-of-conduct.md",
     "CONTRIBUTING.md": "contributing.md",

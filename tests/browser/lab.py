@@ -24,6 +24,8 @@ STOP_SECONDS = 15
 PAGE_MS = 60_000
 #: Of the panel, instead of two seconds: what tests wait for comes sooner.
 POLL_SECONDS = 1
+#: The live view, and not the run that is drawn from the store below it.
+VIEW = ".ddl-run:not(.ddl-stored *)"
 
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
 
@@ -253,7 +255,7 @@ class NotebookPage(JupyterPage):
 
     def drawn(self) -> dict[str, Any]:
         """key -> number of points and last point of each line that the view has."""
-        self.page.wait_for_function("document.querySelector('.ddl-run')?.model.run")
+        self.page.wait_for_function(f"document.querySelector('{VIEW}')?.model.run")
         return self.view.evaluate(
             """view => Object.fromEntries([...view.model.lines].map(
                 ([key, {x, y}]) => [key, {points: x.length, x: x.at(-1), y: y.at(-1)}]))"""
@@ -262,7 +264,7 @@ class NotebookPage(JupyterPage):
     @property
     def view(self) -> Locator:
         """The live view."""
-        return self.page.locator(".ddl-run")
+        return self.page.locator(VIEW)
 
 
 @contextlib.contextmanager

@@ -117,8 +117,8 @@ def assert_swept(temporary, family, shared):
     folders = ours(temporary)
     assert folders["driver"] == 1 and folders["run"] >= 1
     long_ago = time.time() - 2 * scratch.YOUNG_SECONDS
-    for lock in temporary.glob(f"*/{scratch.LOCK}"):
-        os.utime(lock, (long_ago, long_ago))
+    for path in (*temporary.glob(f"*/{scratch.LOCK}"), *temporary.glob(f"{scratch.PREFIX}*")):
+        os.utime(path, (long_ago, long_ago))  # a folder, too: its process may have been killed before it locked it
     code = "from ddl_magics.runtime import scratch; scratch.sweep()"
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "TMPDIR": str(temporary)})
     assert ours(temporary) == {}
