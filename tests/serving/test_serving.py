@@ -355,7 +355,7 @@ def test_a_layer_of_the_notebooks_own_is_served_as_a_saved_model(tmp_path):
 
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2), Doubled()])
     run = with_model(model, "doubled")
-    with pytest.raises(UsageError, match=r"doubled is not served: Keras .*Doubled.*, serve its saved_model: "):
+    with pytest.raises(UsageError, match=r"doubled is not served: Keras .*Doubled.*serve run\.export"):
         command("doubled", run)
     exported = run.export(tmp_path / "doubled", "saved_model", custom_objects={"Doubled": Doubled})
     try:
