@@ -127,7 +127,7 @@ class GradientExchange:
         """
         self._peers.note(announced)
         self._check(announced)
-        if self._check_finite and not np.isfinite(flat).all():
+        if self._check_finite and not self._is_finite(flat):
             self._blame(dense, batch.weight)
         rows = sum(announcement.weight for announcement in announced)
         if rows not in (0, batch.total):
@@ -174,6 +174,11 @@ class GradientExchange:
                     "own with ddl.local()"
                 )
                 raise collective.Diverged(rank, 0, message % (rank, *self._step_and_epoch()))
+
+    @staticmethod
+    def _is_finite(flat: np.ndarray) -> bool:
+        """Whether no number of a flat array is NaN or infinite."""
+        return bool(np.isfinite(flat).all())
 
     def _blame(self, dense: Sequence[np.ndarray], weight: float) -> None:
         """Raise on all ranks, as all have the same sum, naming those whose own gradients are not finite."""
@@ -261,24 +266,34 @@ def scaled(gradient: Gradient, factor: Tensor) -> Gradient:
     return gradient * tf.cast(factor, gradient.dtype)
 
 
+def gaps_behind(sizes: Sequence[int], itemsize: int) -> list[int]:
+    """How many elements of nothing lie behind each array in a flat buffer, so that the next one is aligned.
+
+    sizes: Elements of each array. itemsize: Bytes of an element.
+    """
+    step = max(1, ALIGNMENT_BYTES // itemsize)
+    return [-size % step for size in sizes[:-1]] + [0] * bool(sizes)
+
+
 class Layout:
     """Where the arrays of one dtype lie in a flat buffer of `size` elements: aligned, as TensorFlow wants it."""
 
     def __init__(self, dtype: np.dtype, arrays: Sequence[np.ndarray]) -> None:
         """arrays: of any shapes; those of another dtype are left out."""
         self.dtype = dtype
+        numbers = [i for i, array in enumerate(arrays) if array.dtype == dtype]
+        sizes = [arrays[i].size for i in numbers]
+        gaps = gaps_behind(sizes, dtype.itemsize)
         self._slices: list[tuple[int, slice]] = []
         self._gaps: list[slice] = []
-        step, stop = max(1, ALIGNMENT_BYTES // dtype.itemsize), 0
-        for i, array in enumerate(arrays):
-            if array.dtype != dtype:
-                continue
-            begin = -(-stop // step) * step
-            if begin > stop:
-                self._gaps.append(slice(stop, begin))
-            stop = begin + array.size
+        begin = 0
+        for i, size, gap in zip(numbers, sizes, gaps):
+            stop = begin + size
             self._slices.append((i, slice(begin, stop)))
-        self.size = stop
+            if gap:
+                self._gaps.append(slice(stop, stop + gap))
+            begin = stop + gap
+        self.size = begin
 
     def fill(self, flat: np.ndarray, arrays: Sequence[np.ndarray], weight: float) -> None:
         """Write the arrays, times `weight`, into the buffer, of shape (size,). Weight 0 makes zeros, also of NaN."""

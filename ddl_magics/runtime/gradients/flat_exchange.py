@@ -15,9 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from ..keras_types import Gradient, Tensor, Variable
-from ..transport.buffers import ALIGNMENT_BYTES
 from .batch import LocalShare, Share
-from .exchange import GradientExchange, answers, is_sparse
+from .exchange import GradientExchange, answers, gaps_behind, is_sparse
 
 #: Whether gradients are exchanged in this way. None: if one of the variables that they are of is on a GPU.
 ALWAYS: bool | None = None
@@ -118,24 +117,18 @@ class FlatExchange(GradientExchange):
             flat = array if array.flags.writeable else array.copy()
             announced = self.sum(number, flat, batch.announcement)
             self._count_time()
-            peers.note(announced)
-            self._check(announced)
-            if self._check_finite and not _is_finite(flat):
-                self._refuse([])  # those of each rank are finite
-            rows = sum(announcement.weight for announcement in announced)
-            if rows not in (0, batch.total):
-                flat *= flat.dtype.type(batch.total / rows)
+            self.settle(flat, announced, batch, dense=())  # this rank's own are finite, or `announced` says it
             sums.append(flat)
         return sums
 
-
-def _is_finite(flat: np.ndarray) -> bool:
-    """Whether no number of a flat array is NaN or infinite. Their squares tell it sooner, unless they are too large."""
-    if flat.dtype in (np.float32, np.float64):
-        with np.errstate(all="ignore"):
-            if np.isfinite(np.dot(flat, flat)):
-                return True
-    return bool(np.isfinite(flat).all())
+    @staticmethod
+    def _is_finite(flat: np.ndarray) -> bool:
+        """As in the base class. The squares tell it sooner, unless they are too large."""
+        if flat.dtype in (np.float32, np.float64):
+            with np.errstate(all="ignore"):
+                if np.isfinite(np.dot(flat, flat)):
+                    return True
+        return GradientExchange._is_finite(flat)
 
 
 class _Place(NamedTuple):
@@ -154,9 +147,7 @@ def _layouts(gradients: Sequence[Gradient]) -> list[list[_Place]]:
     dense = [number for number, gradient in enumerate(gradients) if gradient is not None]
     layouts = []
     for dtype in sorted({gradients[number].dtype for number in dense}, key=lambda dtype: str(dtype.name)):
-        step = max(1, ALIGNMENT_BYTES // dtype.size)
         numbers = [number for number in dense if gradients[number].dtype == dtype]
         sizes = [int(gradients[number].shape.num_elements()) for number in numbers]
-        gaps = [-size % step for size in sizes[:-1]] + [0]
-        layouts.append([_Place(*place) for place in zip(numbers, sizes, gaps)])
+        layouts.append([_Place(*place) for place in zip(numbers, sizes, gaps_behind(sizes, dtype.size))])
     return layouts
