@@ -79,8 +79,8 @@ class EmbeddedCluster(Cluster):
             return None
         if session is not None and session is not self._created:
             return NOT_OURS
-        master = spec.conf.get("spark.master", "local") if session is None else session.sparkContext.master
-        if spec.release == "executors" and master.startswith("local") and not master.startswith("local-cluster"):
+        master = _master(spec, session)
+        if spec.release == "executors" and _has_no_executors(master):
             return f"--release executors: Spark at {master} has no executors of their own; use --release session."
         return None
 
@@ -126,9 +126,7 @@ class EmbeddedCluster(Cluster):
         return not local_spark.frames_of(self._created, self._namespace())
 
     def notices(self, spec: RunSpec, namespace: Namespace) -> Iterable[str]:
-        session = self._session()
-        is_local = spec.conf.get("spark.master", "local") if session is None else session.sparkContext.master
-        crowded = preflight.crowded(spec) if is_local.startswith("local[") or is_local == "local" else ()
+        crowded = preflight.crowded(spec) if _has_no_executors(_master(spec, self._session())) else ()
         return [*crowded, *preflight.notices(spec, namespace), *dataset_shape.notices(spec, namespace)]
 
     def findings(self) -> Iterable[tuple[str, str]]:
@@ -218,3 +216,14 @@ class EmbeddedCluster(Cluster):
         arguments = (json.dumps(request),) if namespace is None else (json.dumps(request), namespace)
         reply: dict[str, Any] = json.loads(getattr(self._driver, function)(*arguments))
         return reply
+
+
+def _master(spec: RunSpec, session: Any | None) -> str:
+    """The master of a session, or of the one that would be created for a run."""
+    master: str = spec.conf.get("spark.master", "local") if session is None else session.sparkContext.master
+    return master
+
+
+def _has_no_executors(master: str) -> bool:
+    """Whether a Spark at this master computes in its driver's process."""
+    return master.startswith("local") and not master.startswith("local-cluster")

@@ -219,7 +219,7 @@ class Follower:
 
     def _take_turn(self) -> bool:
         run, workers, status = self.spec.run, self.spec.workers, self.cluster.status()
-        if isinstance(status, Ready) and workers > status.slots and self.cluster.grows(self.spec):
+        if self._restarts(status):
             return self._queue.take_alone(run, workers)
         if isinstance(status, Ready):
             return self._queue.take(run, workers, status.slots, status.free)
@@ -229,6 +229,10 @@ class Follower:
         if isinstance(status, Unreachable):
             return False
         assert_never(status)
+
+    def _restarts(self, status: Ready | NotStarted | Unreachable) -> bool:
+        """Whether the launch starts the cluster anew, with the slots that this run needs."""
+        return isinstance(status, Ready) and self.spec.workers > status.slots and self.cluster.grows(self.spec)
 
     def _waits_for(self) -> str:
         waits = f"waits for {counted(self.spec.workers, 'slot')}"
@@ -243,7 +247,7 @@ class Follower:
         if isinstance(status, NotStarted):
             self.recorder.emit("state", state=ev.PREFLIGHT, message=status.message)
             self._decided.set()
-        elif isinstance(status, Ready) and self.spec.workers > status.slots and self.cluster.grows(self.spec):
+        elif self._restarts(status):
             message = f"Spark is restarted with {counted(self.spec.workers, 'slot')}; your variables stay"
             self.recorder.emit("state", state=ev.PREFLIGHT, message=message)
             self._decided.set()

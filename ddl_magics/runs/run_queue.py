@@ -37,20 +37,20 @@ class RunQueue:
             free: free slots that the cluster reports; the report lags behind launches.
         """
         with self._lock:
-            if self._waiting[0] != run or workers > min(free, slots - sum(self._running.values())):
-                return False
-            self._waiting.remove(run)
-            self._running[run] = workers
-            return True
+            return self._start(run, workers, workers <= min(free, slots - sum(self._running.values())))
 
     def take_alone(self, run: str, workers: int) -> bool:
         """`take` for a run that starts the cluster anew: only when no other run needs what is there."""
         with self._lock:
-            if self._waiting[0] != run or self._running or self._collecting:
-                return False
-            self._waiting.remove(run)
-            self._running[run] = workers
-            return True
+            return self._start(run, workers, not self._running and not self._collecting)
+
+    def _start(self, run: str, workers: int, has_room: bool) -> bool:
+        """Whether the run starts: it is the next, and has room. The lock is held."""
+        if self._waiting[0] != run or not has_room:
+            return False
+        self._waiting.remove(run)
+        self._running[run] = workers
+        return True
 
     def hold(self, run: str, workers: int, name: str = "") -> None:
         """Give slots to a run that is running already, until `leave`."""
