@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -73,11 +72,12 @@ def serve(
             return find_served(stop).stop()
         assert model is not None, "the table requires one of the two"
         with scratch.folder("serve") as temporary:
-            servable_model = _model(model, kernel.session.find, Path(temporary))
+            source = None if "@" in model else run_or_path(model, kernel.session.find)
+            servable_model = _registered(model, Path(temporary)) if source is None else _servable(source)
             if to is not None:
                 return _deploy(servable_model, name, *to)
             if log is not None:
-                _warn_unmonitored(run_or_path(model, kernel.session.find) if "@" not in model else None)
+                _warn_unmonitored(source)
             options = Options(port, detached, log, log_inputs, log_sample)
             return served_lines(servable_model.serve(name or "", options, partial(print, flush=True)))
     except (DistributedCellError, ValueError, ImportError) as error:  # the run failed, or Keras cannot load the model
@@ -109,17 +109,19 @@ def _warn_unmonitored(model: Run | Path | None) -> None:
             print(f"%ddl monitor cannot compare the requests: {error}", flush=True)
 
 
-def _model(model_name: str, find: Callable[[str], Run], temporary: Path) -> ServableModel:
-    if "@" in model_name:
-        path, _, version = model_name.rpartition("@")
-        uri, _, name = path.rpartition("/")
-        registry = Registry(uri or ".")
-        folder = registry.fetch(name, version or None, temporary)
-        return servable.of_export(folder, name, registry.version(name, version or None))
-    model = run_or_path(model_name, find)
-    if isinstance(model, Path):
-        return servable.of_export(model)
-    return servable.of_trained(model.name, model.id, model.trained())
+def _registered(reference: str, temporary: Path) -> ServableModel:
+    """The model of a registry, REGISTRY/NAME@VERSION, which is fetched into a folder."""
+    path, _, version = reference.rpartition("@")
+    uri, _, name = path.rpartition("/")
+    registry = Registry(uri or ".")
+    folder = registry.fetch(name, version or None, temporary)
+    return servable.of_export(folder, name, registry.version(name, version or None))
+
+
+def _servable(source: Run | Path) -> ServableModel:
+    if isinstance(source, Path):
+        return servable.of_export(source)
+    return servable.of_trained(source.name, source.id, source.trained())
 
 
 def _deploy(model: ServableModel, name: str | None, target: str, folder: str) -> str:
