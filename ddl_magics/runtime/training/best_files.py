@@ -10,7 +10,7 @@ import contextlib
 import glob
 import os
 import re
-from typing import Any
+from typing import Any, Collection
 
 import numpy as np
 
@@ -19,9 +19,13 @@ BEST = "best"
 _FIELD = re.compile(r"\{[^{}]*\}")
 
 
-def keeps_best(callback: Any) -> bool:
-    """Whether a callback writes a file whenever an epoch is the best so far."""
-    return bool(getattr(callback, "save_best_only", False)) and isinstance(getattr(callback, "filepath", None), str)
+def has_best(callback: Any, changed: Collection[str]) -> bool:
+    """Whether a callback that writes a file whenever an epoch is the best so far has had such an epoch.
+
+    changed: The names of its attributes that the fit has changed.
+    """
+    keeps_best = getattr(callback, "save_best_only", False) and isinstance(getattr(callback, "filepath", None), str)
+    return bool(keeps_best) and BEST in changed
 
 
 def path_of(callback: Any) -> str | None:

@@ -87,7 +87,7 @@ class CallbackStates:
                 if name not in before or not _are_equal(before[name], value):
                     attributes[name] = _encode(value, "callbacks/%d/%s" % (number, name), arrays)
             state: dict[str, Any] = {"class": type(callback).__name__, "attributes": attributes}
-            if best_files.BEST in attributes and best_files.keeps_best(callback):
+            if best_files.has_best(callback, attributes):
                 path = best_files.path_of(callback)
                 content = None if path is None else best_files.read(path, most_bytes)
                 if content is not None:
@@ -106,7 +106,7 @@ class CallbackStates:
             if type(callback).__name__ != state["class"]:
                 continue
             attributes, content = dict(state["attributes"]), arrays.get(_file_key(number))
-            has_best = best_files.BEST in attributes and best_files.keeps_best(callback)
+            has_best = best_files.has_best(callback, attributes)
             if has_best and (content is None or not best_files.write(callback, state["file"], content)):
                 del attributes[best_files.BEST]
                 missing.append(callback.filepath)

@@ -46,16 +46,15 @@ class PrivateStreams:
             yield
 
     def _patches(self, replacement: Callable[..., Any]) -> Iterator[Patch]:
-        for module, private, names in (
-            (random, self._python, _methods(random, random.Random)),
-            (np.random, self._numpy, {**_methods(np.random, np.random.RandomState), **_NUMPYS}),
-        ):
-            for name, method in names.items():
-                yield module, name, functools.partial(replacement, private=getattr(private, method))
+        streams: Any = ((random, random.Random, self._python), (np.random, np.random.RandomState, self._numpy))
+        for module, kind, private in streams:
+            for name in _methods(module, kind):
+                yield module, name, functools.partial(replacement, private=getattr(private, name))
+        for name, method in _NUMPYS.items():
+            yield np.random, name, functools.partial(replacement, private=getattr(self._numpy, method))
 
 
 @functools.lru_cache(maxsize=None)
-def _methods(module: Any, kind: type) -> dict[str, str]:
-    """The names in a module of methods of its stream, as they are named there and in the class."""
-    bound = {name: getattr(value, "__self__", None) for name, value in vars(module).items()}
-    return {name: name for name, stream in bound.items() if isinstance(stream, kind)}
+def _methods(module: Any, kind: type) -> list[str]:
+    """The names in a module of methods of its stream, which have the same names in its class."""
+    return [name for name, value in vars(module).items() if isinstance(getattr(value, "__self__", None), kind)]
