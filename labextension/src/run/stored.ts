@@ -5,17 +5,15 @@
 
 import { type Api, ApiError } from "../api";
 import { Follower } from "../follower";
-import { TERMINAL_STATES } from "../generated";
 import type { PanelFeed } from "../panel/feed";
 import { isReadable } from "../panel/runlist";
 import { follow, WAIT_SECONDS } from "../polling";
 import { h, setAttribute, setChildren } from "../view/dom";
+import { TERMINAL } from "../view/model";
 import { RunView } from "../view/view";
 import "uplot/dist/uPlot.min.css";
 import "../view/view.css";
 import "./stored.css";
-
-const TERMINAL: ReadonlySet<string> = new Set(TERMINAL_STATES);
 
 export interface StoredRunOptions {
   api: Pick<Api, "view">;

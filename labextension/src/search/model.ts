@@ -5,13 +5,12 @@ import {
   type SearchInfo,
   type SearchMessage,
   type SearchState,
-  TERMINAL_STATES,
   type TrialState,
   type TrialView,
 } from "../generated";
+import { TERMINAL } from "../view/model";
 
 const ENDED: ReadonlySet<TrialState> = new Set(ENDED_TRIAL_STATES);
-const TERMINAL: ReadonlySet<string> = new Set(TERMINAL_STATES);
 
 export class SearchModel {
   info: SearchInfo | null = null;

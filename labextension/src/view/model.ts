@@ -38,7 +38,7 @@ export interface Worker {
 /** Maximum number of printed lines that a page keeps. */
 export const MAX_LOG_LINES = 2000;
 
-const TERMINAL: ReadonlySet<string> = new Set(TERMINAL_STATES);
+export const TERMINAL: ReadonlySet<string> = new Set(TERMINAL_STATES);
 
 export class RunModel {
   run: RunInfo | null = null;
