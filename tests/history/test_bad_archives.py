@@ -81,17 +81,9 @@ def a_finished_run():
 
 
 def a_search():
-    optuna = pytest.importorskip("optuna")
     search = StoredSearch(ended=4, runs=2, planned=6)
     search.show(4, state=ev.FINISHED)
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(search.folder.journal)))
-    study = optuna.create_study(study_name=search.id, storage=storage, direction="maximize")
-    ranges = {
-        "lr": optuna.distributions.FloatDistribution(1e-4, 1e-1, log=True),
-        "units": optuna.distributions.IntDistribution(16, 256),
-        "act": optuna.distributions.CategoricalDistribution(("relu", "gelu", None)),
-    }
+    _, study, ranges = search.study()
     for number in range(4):
         trial = study.ask(ranges)
         trial.set_user_attr("run", [search.run(number % 2).path.name])

@@ -34,14 +34,7 @@ def search(data_dir, monkeypatch):
     found.show(4, state=ev.FINISHED)
     record = json.loads((found.folder.path / "search.json").read_text())
     found.folder.update({"spec": {**record["spec"], "cell": CELL, "search": "tpe", "prune": "asha"}})
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(found.folder.journal)))
-    study = optuna.create_study(study_name=found.id, storage=storage, direction="maximize")
-    ranges = {
-        "lr": optuna.distributions.FloatDistribution(1e-4, 1e-1, log=True),
-        "units": optuna.distributions.IntDistribution(16, 256),
-        "act": optuna.distributions.CategoricalDistribution(("relu", "gelu", None)),
-    }
+    storage, study, ranges = found.study()
     states = optuna.trial.TrialState
     for number, state in enumerate((states.COMPLETE, states.COMPLETE, states.PRUNED, states.FAIL, states.COMPLETE)):
         trial = study.ask(ranges)

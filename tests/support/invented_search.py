@@ -5,11 +5,14 @@ import random
 import time
 from dataclasses import replace
 
+import pytest
+
 from ddl_magics import store
 from ddl_magics.options.parsing import parse
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.cell.suggestions import Choices, FloatRange, IntRange
 from ddl_magics.search.stored_view import StoredView
+from ddl_magics.search.study import distribution
 from ddl_magics.search.view import SearchView, TrialRow
 from support.stored import finished, stored
 
@@ -100,6 +103,15 @@ class StoredSearch:
     def run(self, trial):
         """The folder of the run of a trial."""
         return self._runs[trial]
+
+    def study(self):
+        """(Optuna's storage, a new study, its distributions), for its journal; the test is skipped without Optuna."""
+        optuna = pytest.importorskip("optuna")
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        backend = optuna.storages.journal.JournalFileBackend(str(self.folder.journal))
+        storage = optuna.storages.JournalStorage(backend)
+        study = optuna.create_study(study_name=self.id, storage=storage, direction="maximize")
+        return storage, study, {name: distribution(parameter) for name, parameter in SPACE.items()}
 
     def _run(self, row):
         if row.number >= self._most:

@@ -5,6 +5,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from support.channels import SentFrames
 
 from ddl_magics.runtime.checkpoints import checkpoint, checkpoint_files
 from ddl_magics.runtime.checkpoints.checkpoint import Position
@@ -151,17 +152,7 @@ def test_checkpoints_come_in_the_storage_where_neither_has_them(tmp_path, monkey
 
 
 def test_a_rank_is_sent_the_headers_and_the_bytes_and_a_broken_connection_is_left_to_the_reader(make):
-    class Channel:
-        def __init__(self):
-            self.sent = []
-
-        def send_json(self, kind, value):
-            self.sent.append((kind, value))
-
-        def send(self, kind, content):
-            self.sent.append((kind, bytes(content)))
-
-    channel, file = Channel(), make(0, 3)
+    channel, file = SentFrames(), make(0, 3)
     checkpoint_files.send(channel, [file, file])
     assert channel.sent == [(messages.CHECKPOINT, file.header), (messages.PIECE, bytes(3))] * 2
 

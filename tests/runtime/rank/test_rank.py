@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.channels import SentFrames
 
 from ddl_magics.options.parsing import parse
 from ddl_magics.runtime import stopping
@@ -210,20 +211,9 @@ def test_where_a_rank_is_in_words(fit, epoch, step, where):
     assert Pulse(fit, epoch, step, 0, True, False).where == where
 
 
-class Channel:
-    def __init__(self):
-        self.sent = []
-
-    def send_json(self, kind, value):
-        self.sent.append((kind, value))
-
-    def send(self, kind, content):
-        self.sent.append((kind, bytes(content)))
-
-
 def test_a_line_is_shown_once_by_the_chief_alone():
     for rank, lines in ((0, ["a", "b"]), (1, [])):
-        channel = Channel()
+        channel = SentFrames()
         reporter = Reporter(rank, channel, Stop())
         for message in ("a", "b", "a"):
             reporter.notice_once("info", message)
@@ -239,7 +229,7 @@ def test_files_are_sent_in_pieces_after_their_size_and_hash(tmp_path, monkeypatc
     content = b"a" * CHUNK_BYTES + b"b"
     (tmp_path / "file").write_bytes(content)
     (tmp_path / "empty").touch()
-    channel = Channel()
+    channel = SentFrames()
     reporter = Reporter(0, channel, Stop())
     about = {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
     nothing = {"size": 0, "sha256": hashlib.sha256(b"").hexdigest()}
