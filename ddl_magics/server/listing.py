@@ -23,7 +23,9 @@ from typing import Any
 from ddl_magics import store
 from ddl_magics.history import query
 from ddl_magics.server import rows
+from ddl_magics.server.search_views import stored_view
 from ddl_magics.server.summary import Summary, summarize
+from ddl_magics.server.trials import Trial, by_run
 from ddl_magics.store.files import stamp
 
 MAX_PAGE_SIZE = 200
@@ -80,11 +82,15 @@ class SearchEntry:
     Attributes:
         stamp: inode, mtime and size of its `search.json`.
         revision: the revision of the listing in which the search last changed.
+        view_stamp: the same of the view that `trials` were read from.
+        trials: its trials, by the ids of their runs.
     """
 
     record: store.SearchRecord
     stamp: Any
     revision: int
+    view_stamp: Any = None
+    trials: dict[str, Trial] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -235,14 +241,28 @@ class Listing:
         """Read a search again if its file has changed. An unreadable search is not listed, but its runs are."""
         name, folder, file_stamp = os.path.basename(path), store.SearchFolder(Path(path)), stamp(f"{path}/search.json")
         cached = self._searches.get(name)
-        if cached is not None and cached.stamp == file_stamp and (cached.record.over or folder.has_live_owner()):
-            return
-        record = folder.record()
-        if record is not None:
+        if cached is None or cached.stamp != file_stamp or not (cached.record.over or folder.has_live_owner()):
+            record = folder.record()
+            if record is None:
+                if cached is not None:
+                    self._forget(self._searches, name)
+                return
             self._revision += 1
-            self._searches[name] = SearchEntry(record, file_stamp, self._revision)
-        elif cached is not None:
-            self._forget(self._searches, name)
+            trials = {} if cached is None else {"view_stamp": cached.view_stamp, "trials": cached.trials}
+            cached = self._searches[name] = SearchEntry(record, file_stamp, self._revision, **trials)
+        self._update_trials(cached, folder)
+
+    def _update_trials(self, entry: SearchEntry, folder: store.SearchFolder) -> None:
+        """Read the trials of a search again if its view has changed; so have the rows of those that differ."""
+        view_stamp = stamp(folder.view_path)
+        if entry.view_stamp == view_stamp:
+            return
+        before, view = entry.trials, stored_view(folder)
+        entry.view_stamp, entry.trials = view_stamp, {} if view is None else by_run(view)
+        for run in before.keys() | entry.trials.keys():
+            if run in self._entries and before.get(run) != entry.trials.get(run):
+                self._revision += 1
+                self._entries[run].revision = self._revision
 
     def _update(self, folder: str) -> Entry | None:
         """The entry of a folder, read again if one of its files has changed; None if it is not a run yet."""
@@ -273,7 +293,8 @@ class Listing:
         events_stamp = entry.stamps[_FILES.index("events.jsonl")]
         if entry.summary is None or entry.summary[0] != events_stamp:
             entry.summary = (events_stamp, summarize(entry.record.folder / "events.jsonl"))
-        return rows.row(entry.record, entry.summary[1])
+        search = self._searches.get(str(entry.record.spec.get("parent")))
+        return rows.row(entry.record, entry.summary[1], None if search is None else search.trials.get(entry.id))
 
 
 def _folders(parent: Path) -> dict[str, str]:

@@ -8,13 +8,15 @@ from typing import Any
 
 from ddl_magics.runtime import events as ev
 from ddl_magics.server.summary import Summary
+from ddl_magics.server.trials import Trial
 from ddl_magics.store import RunRecord, SearchRecord
 
 MAX_FAILURE_CHARACTERS = 300
 
 
-def row(record: RunRecord, summary: Summary) -> dict[str, Any]:
-    """`RunRow` of `openapi.yaml`."""
+def row(record: RunRecord, summary: Summary, trial: Trial | None = None) -> dict[str, Any]:
+    """`RunRow` of `openapi.yaml`; with what its search says of it, if it is the run of a trial."""
+    trial = trial or Trial()
     spec, failure = record.spec, record.failure or {}
     return {
         "id": record.id,
@@ -35,12 +37,15 @@ def row(record: RunRecord, summary: Summary) -> dict[str, Any]:
         "workers": spec.get("workers"),
         "parent": spec.get("parent"),
         "trial": spec.get("trial"),
+        "trial_state": trial.state,
+        "trial_value": trial.value,
+        "trial_reason": trial.reason[:MAX_FAILURE_CHARACTERS],
         "parameters": {name: str(value) for name, value in (spec.get("set") or {}).items()},
         "cell_hash": hashlib.sha256(str(spec.get("cell", "")).encode()).hexdigest()[:12],
         "failure": str(failure["message"])[:MAX_FAILURE_CHARACTERS] if failure.get("message") else None,
         **progress(record, summary),
         "loss": summary.loss,
-        "sparkline": list(summary.sparkline),
+        "sparkline": list(summary.sparkline if trial.value is None else trial.curve),
         "last_seen": summary.last_seen,
     }
 

@@ -62,14 +62,14 @@ class SearchViews:
         with self._lock:
             cached = self._views.get(record.id)
             if cached is None or cached[0] != view_stamp:
-                cached = self._views[record.id] = view_stamp, _read(folder)
+                cached = self._views[record.id] = view_stamp, stored_view(folder)
             self._views.move_to_end(record.id)
             while len(self._views) > MAX_VIEWS:
                 self._views.popitem(last=False)
             return cached[1]
 
 
-def _read(folder: SearchFolder) -> dict[str, Any] | None:
+def stored_view(folder: SearchFolder) -> dict[str, Any] | None:
     """The stored view; None if there is none, or it is damaged."""
     view = folder.view()
     types = {"writer": str, "n": int, "info": dict, "state": dict, "trials": list}

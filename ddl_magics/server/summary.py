@@ -5,10 +5,10 @@ A long `events.jsonl` is sampled at as many offsets as the sparkline has points,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from ddl_magics.runtime import events as ev
 from ddl_magics.store.run_folder import parse_event
@@ -21,6 +21,8 @@ TAIL_BYTES = 256 * 2**10
 WHOLE_BYTES = SPARKLINE_POINTS * SAMPLE_BYTES
 
 _CHIEF = 0
+
+T = TypeVar("T")
 
 LossEvent = ev.Epoch | ev.Steps | ev.Values
 
@@ -50,7 +52,7 @@ def summarize(path: Path) -> Summary:
         with open(path, "rb") as file:
             size = file.seek(0, 2)
             if size <= WHOLE_BYTES:
-                events = _thin_out(_losses(file, 0, size))
+                events = thin_out(list(_losses(file, 0, size)), SPARKLINE_POINTS)
             else:
                 offsets = [size * k // (SPARKLINE_POINTS - 1) for k in range(SPARKLINE_POINTS - 1)]
                 samples = (next(iter(_losses(file, offset, SAMPLE_BYTES)), None) for offset in offsets)
@@ -87,13 +89,10 @@ def _is_of_job(event: LossEvent) -> bool:
     return isinstance(event, ev.Epoch) or event.rank == _CHIEF
 
 
-def _thin_out(events: Iterable[LossEvent]) -> list[LossEvent]:
-    """At most `SPARKLINE_POINTS` events, evenly spaced, with the first and the last."""
-    losses = list(events)
-    newest = len(losses) - 1
-    if newest < SPARKLINE_POINTS:
-        return losses
-    return [losses[k * newest // (SPARKLINE_POINTS - 1)] for k in range(SPARKLINE_POINTS)]
+def thin_out(values: Sequence[T], limit: int) -> Sequence[T]:
+    """At most `limit` of the values, evenly spaced, with the first and the last."""
+    newest = len(values) - 1
+    return values if newest < limit else [values[k * newest // (limit - 1)] for k in range(limit)]
 
 
 def _loss(event: LossEvent) -> float:

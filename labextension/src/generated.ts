@@ -158,6 +158,12 @@ export interface RunRow {
   parent: string | null;
   /** its number, from 0 */
   trial: number | null;
+  /** how the trial has ended */
+  trial_state: TrialState | null;
+  /** of the objective, as the search counts it */
+  trial_value: number | null;
+  /** why the trial was pruned or failed */
+  trial_reason: string;
   /** of --set, and those of the trial */
   parameters: Record<string, string>;
   /** equal for cells with equal source */
@@ -179,7 +185,7 @@ export interface RunRow {
   metrics: Record<string, number | null>;
   /** newest loss */
   loss: number | null;
-  /** the loss over the whole run */
+  /** the loss over the whole run; of a trial with a `trial_value` the objective */
   sparkline: number[];
   /** time of the newest loss */
   last_seen: number | null;

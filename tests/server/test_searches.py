@@ -37,6 +37,31 @@ async def test_a_search_is_listed_with_its_progress_and_its_runs_name_it(ask):
     assert (await ask("runs", q="tuned"))[1]["searches"] and not (await ask("runs", q="other"))[1]["searches"]
 
 
+async def test_the_row_of_a_trial_says_what_its_search_does(ask):
+    search = StoredSearch(5, training=1)
+    search.run(1).update({"state": ev.STOPPED, "progress": {"epoch": 4, "epochs": 9, "metrics": {"val_accuracy": 1.0}}})
+    _, answer, _ = await ask("runs")
+    rows = {run["trial"]: run for run in answer["runs"]}
+    pruned, training = rows[1], rows[5]
+    (shown,) = [trial for trial in search.folder.view()["trials"] if trial["number"] == 1]
+    assert (pruned["trial_state"], pruned["trial_value"], pruned["trial_reason"]) == (
+        "pruned",
+        shown["value"],
+        shown["reason"],
+    )
+    assert pruned["sparkline"] == pytest.approx([value for _, value in shown["curve"]], rel=1e-4)
+    assert (rows[2]["trial_state"], training["trial_state"]) == ("finished", None) and training["trial_value"] > 0
+    search.show(6)
+    _, changes, _ = await ask("runs", since=answer["version"])
+    assert [(run["trial"], run["trial_state"]) for run in changes["runs"]] == [(5, "finished")]
+    view = search.folder.view()
+    damaged = [{**trial, "state": 7, "value": "high", "reason": None, "curve": [1, [2]]} for trial in view["trials"]]
+    search.folder.write_view({**view, "trials": damaged})
+    _, answer, _ = await ask("runs")
+    values = {(row["trial_state"], row["trial_value"], row["trial_reason"]) for row in answer["runs"]}
+    assert values == {(None, None, "")}
+
+
 async def test_who_asks_again_gets_the_searches_that_changed(ask):
     kept, changed = StoredSearch(1, name="kept"), StoredSearch(1, name="changed")
     version = (await ask("runs"))[1]["version"]

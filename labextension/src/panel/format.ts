@@ -35,10 +35,19 @@ export function parameters(run: RunRow): string {
     .join(" · ");
 }
 
-/** The value of the objective of a trial, else its loss. */
+/** The state of a run or a search, in capitals; of a trial that its search has pruned that, and not STOPPED. */
+export function shownState(row: RunRow | SearchRow): string {
+  return !isSearch(row) && row.trial_state === "pruned" ? "PRUNED" : row.state;
+}
+
+/** "grid search" */
+export function sampler({ search }: SearchRow, trans: Translation): string {
+  return search === null ? "" : trans.__("%1 search", search);
+}
+
+/** The value of the objective of a trial, as its search has it; else the loss. The sparkline is of the same. */
 export function score(run: RunRow, search: SearchRow | null, trans: Translation): string {
-  const value = search && run.metrics[search.objective];
-  if (search && typeof value === "number") return `${search.objective} ${number(value)}`;
+  if (search && run.trial_value !== null) return `${search.objective} ${number(run.trial_value)}`;
   return run.loss === null ? "" : trans.__("loss %1", number(run.loss));
 }
 
@@ -47,9 +56,9 @@ export function progressOf(row: RunRow | SearchRow, trans: Translation): string 
   return isSearch(row) ? searchProgress(row, trans) : progress(row, trans);
 }
 
-/** "57 % · 2:13 left" or "epoch 3"; of a run that has ended the failure or "5 of 5 epochs"; empty if unknown. */
+/** "57 % · 2:13 left" or "epoch 3"; of a run that has ended the reason or "5 of 5 epochs"; empty if unknown. */
 export function progress(run: RunRow, trans: Translation): string {
-  if (!run.live) return run.failure ?? epochsDone(run, trans);
+  if (!run.live) return run.trial_reason || (run.failure ?? epochsDone(run, trans));
   const parts: string[] = [];
   if (run.fraction !== null) parts.push(trans.__("%1 %", Math.floor(run.fraction * 100)));
   else if (run.last_seen !== null) parts.push(trans.__("epoch %1", run.epoch + 1));
@@ -84,7 +93,7 @@ export function rowLabel(row: Listed, search: SearchRow | null, trans: Translati
     return [trans.__("search %1", title(row)), row.state.toLowerCase(), ...about].filter(Boolean).join(", ");
   }
   if (!isReadable(row)) return trans.__("%1, cannot be read: %2", row.id, row.problem);
-  const parts = [title(row), row.state.toLowerCase(), progress(row, trans)];
+  const parts = [title(row), shownState(row).toLowerCase(), progress(row, trans)];
   parts.push(score(row, search, trans));
   if (search) return [...parts, parameters(row), ...row.labels].filter(Boolean).join(", ");
   parts.push(size(row, trans));

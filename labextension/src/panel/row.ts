@@ -5,7 +5,7 @@ import type { RunRow, SearchRow } from "../generated";
 import type { Translation } from "../translation";
 import { h, setAttribute, setAttributes, setText, setVisible } from "../view/dom";
 import { duration } from "../view/format";
-import { bestOf, dateOrTime, elapsed, location, parameters, progressOf, rowLabel, score, size, title } from "./format"; // biome-ignore format: texts
+import { bestOf, dateOrTime, elapsed, location, parameters, progressOf, rowLabel, sampler, score, shownState, size, title } from "./format"; // biome-ignore format: texts
 import { isReadable, isSearch } from "./runlist";
 import { Sparkline } from "./sparkline";
 
@@ -41,7 +41,7 @@ export class RowView {
     this.element.id = rowId(row.id);
     setAttributes(this.element, {
       "data-run": row.id,
-      "data-state": readable(row)?.state ?? "UNREADABLE",
+      "data-state": stateOf(row) ?? "UNREADABLE",
       "aria-label": rowLabel(row, search, this.trans),
     });
     this.drawHead(row, search, now);
@@ -52,7 +52,7 @@ export class RowView {
 
   private drawHead(row: Listed, search: SearchRow | null, now: number): void {
     setVisible(this.fold, isSearch(row));
-    setText(this.chip, readable(row)?.state ?? this.trans.__("UNREADABLE"));
+    setText(this.chip, stateOf(row) ?? this.trans.__("UNREADABLE"));
     setText(this.name, title(row));
     const named = !isSearch(row) && isReadable(row) && row.title ? `${row.title} (${row.name})` : title(row);
     setAttribute(this.name, "title", named);
@@ -75,16 +75,17 @@ export class RowView {
     const run = isSearch(row) || !isReadable(row) ? null : row;
     setText(this.loss, isSearch(row) ? bestOf(row, trans) : run ? score(run, search, trans) : "");
     this.sparkline.draw(run?.sparkline ?? []);
-    setText(this.size, isSearch(row) ? (row.search ?? "") : run ? size(run, trans) : "");
+    // A trial has the workers, the cluster and the notebook of its search.
+    setText(this.size, run && !search ? size(run, trans) : "");
   }
 
   private drawPlace(row: Listed, search: SearchRow | null): void {
     const run = isSearch(row) || !isReadable(row) ? null : row;
     const work = readable(row);
-    // A trial has the cluster and the notebook of its search.
     const sampled = run && search ? parameters(run) : null;
-    setText(this.location, sampled ?? (work ? location(work) : ""));
-    setAttribute(this.location, "title", sampled ?? [work?.cluster, work?.notebook].filter(Boolean).join("\n"));
+    const kind = isSearch(row) ? sampler(row, this.trans) : "";
+    setText(this.location, sampled ?? [kind, work ? location(work) : ""].filter(Boolean).join(" · "));
+    setAttribute(this.location, "title", sampled ?? [kind, work?.cluster, work?.notebook].filter(Boolean).join("\n"));
     const labels = run?.labels ?? [];
     this.labels.replaceChildren(...labels.map((label) => h("span", { class: "ddl-row-label", title: label }, label)));
   }
@@ -93,6 +94,11 @@ export class RowView {
 /** The run or the search of a row; null if it cannot be read. */
 function readable(row: Listed): RunRow | SearchRow | null {
   return isSearch(row) || isReadable(row) ? row : null;
+}
+
+function stateOf(row: Listed): string | undefined {
+  const work = readable(row);
+  return work ? shownState(work) : undefined;
 }
 
 /** The share of the trials that have ended; null if it is unknown. */

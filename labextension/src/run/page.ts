@@ -4,7 +4,7 @@ import type { Api, Row } from "../api";
 import { FollowedPage, type PageOptions } from "../followedpage";
 import { Follower } from "../follower";
 import type { SettingValues } from "../generated";
-import { title } from "../panel/format";
+import { shownState, title } from "../panel/format";
 import { isReadable } from "../panel/runlist";
 import { isVisible } from "../polling";
 import { setAttribute } from "../view/dom";
@@ -127,7 +127,7 @@ export class RunPage extends FollowedPage<RunPageOptions> {
     const name = row ? title(row) : (model.run?.name ?? this.options.run);
     // A long run is read in parts from its beginning, so the list knows of its end earlier.
     const ended = row && isReadable(row) && !row.live;
-    const state = ended ? row.state : (model.state?.state ?? "");
+    const state = ended ? shownState(row) : (model.state?.state ?? "");
     this.header.draw({ title: name, state, live: state !== "" && !ended && !model.over, deleted });
     setAttribute(this.root, "aria-label", name);
   }

@@ -19,7 +19,7 @@ let charts = 0;
 
 export class Curves {
   readonly element: HTMLElement;
-  private readonly title = h("h3");
+  private readonly metric = h("h3");
   private readonly remark = h("span", { class: "ddl-values" });
   private readonly layers = new Layers();
   private readonly axes = s("g", { class: "ddl-axis" });
@@ -42,7 +42,14 @@ export class Curves {
     this.svg.addEventListener("pointermove", (event) => this.point(event, false));
     this.svg.addEventListener("pointerleave", () => this.onPick(null, false));
     this.svg.addEventListener("click", (event) => this.point(event, true));
-    const head = h("div", { class: "ddl-heading" }, this.title, this.remark);
+    const title = h(
+      "div",
+      { class: "ddl-title-of" },
+      this.metric,
+      " ",
+      h("span", { class: "ddl-dim" }, "of each trial"),
+    );
+    const head = h("div", { class: "ddl-heading" }, title, this.remark);
     this.element = h("section", { class: "ddl-chart" }, head, this.svg);
   }
 
@@ -61,7 +68,8 @@ export class Curves {
     setAttributes(this.clip, box);
     this.drawAxes(low, high, last, right, bottom);
     this.layers.draw(trials, emphasis, (trial) => polyline(this.points(trial)));
-    setText(this.title, `${info.metric} of each trial`);
+    setText(this.metric, info.metric);
+    setAttribute(this.metric, "title", info.metric);
     const shown = emphasis.picked === null ? best : (model.trials.get(emphasis.picked) ?? null);
     setText(this.remark, shown ? `${shown === best ? "best " : ""}${number(shown.value)} · trial ${shown.number}` : "");
     this.remark.dataset.best = String(shown === best);

@@ -185,11 +185,17 @@ test("the keyboard selects and opens", () => {
   expect(opened).toEqual(["r2"]);
 });
 
+/** Its run was stopped after a further epoch, with another value: the row says what the search counts. */
+const PRUNED = {
+  state: "STOPPED" as const,
+  metrics: { val_accuracy: 1 },
+  trial_state: "pruned" as const,
+  trial_value: 0.9,
+  trial_reason: "pruned after epoch 1: val_accuracy 0.9 was low",
+};
+
 const withSearch = (...trials: number[]) =>
-  feed.set(
-    [run("r1"), ...trials.map((number) => trial(`t${number}`, number, "s1", { metrics: { val_accuracy: 0.9 } }))],
-    [search("s1")],
-  );
+  feed.set([run("r1"), ...trials.map((number) => trial(`t${number}`, number, "s1", PRUNED))], [search("s1")]);
 
 test("a search is one row that unfolds into its trials", () => {
   withSearch(0, 1);
@@ -206,6 +212,9 @@ test("a search is one row that unfolds into its trials", () => {
   expect(findAll(".ddl-row[aria-level='2']").length).toBe(2);
   expect(texts(".ddl-row-location").slice(2)).toEqual(["lr 0.00531 · act relu", "lr 0.00531 · act relu"]);
   expect(texts(".ddl-row-loss").slice(2)).toEqual(["val_accuracy 0.900", "val_accuracy 0.900"]);
+  expect(texts(".ddl-row-state").slice(2)).toEqual(["PRUNED", "PRUNED"]);
+  expect(texts(".ddl-row-progress")[2]).toBe(PRUNED.trial_reason);
+  expect(texts(".ddl-row-location")[1]).toBe("tpe search · this machine · a.ipynb");
   expect(view.list.selected).toEqual([]);
 });
 
