@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from ddl_magics.clusters import livy_session, shipping, sparkmagic_link
+from ddl_magics.clusters import livy_config, livy_description, livy_session, shipping, sparkmagic_link
 from ddl_magics.clusters.base import Namespace, NotStarted, Refused
 from ddl_magics.clusters.cluster import Cluster
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy import LivyCluster
-from ddl_magics.clusters.livy_http import LivyHttp
+from ddl_magics.clusters.livy_description import SessionId
+from ddl_magics.clusters.livy_http import Connection, LivyHttp
 from ddl_magics.clusters.livy_session import LivySession, NoSession
 from ddl_magics.runtime.run_spec import RunSpec
 
@@ -57,7 +58,9 @@ class Choice:
         self._selected: Cluster | None = None
         #: Creates a session like the selected one, if this kernel created that.
         self._create_again: Callable[[], LivySession] | None = None
-        self._livy_clusters: dict[tuple[str, int], LivyCluster] = {}
+        #: Where the tokens of this kernel's Livys come from, by URL.
+        self._token_sources: dict[str, str] = {}
+        self._livy_clusters: dict[tuple[str, SessionId], LivyCluster] = {}
 
     def cluster(self, start: bool = False) -> Cluster:
         """The cluster of the next run.
@@ -92,13 +95,20 @@ class Choice:
     def embedded(self) -> None:
         self._selected = self._embedded
 
-    def livy(self, url: str | None, id_or_name: str | None = None, detached: bool = False) -> LivySession | None:
+    def livy(
+        self,
+        url: str | None,
+        id_or_name: str | None = None,
+        detached: bool = False,
+        token_from: str | None = None,
+    ) -> LivySession | None:
         """Use a session of the Livy at `url`, or of the configured one.
 
         Args:
             url: None for the kernel's own session, or that of `%spark add`, or sparkmagic's configuration.
             id_or_name: of an existing session.
             detached: create a session that outlives this kernel.
+            token_from: where the token for `url` comes from; from now on, for all sessions there.
 
         Returns:
             The session, if this call created it.
@@ -106,6 +116,8 @@ class Choice:
         Raises:
             NoSession: there is no session, and none can be created.
         """
+        if url is not None and token_from is not None:
+            self._token_sources[url] = token_from
         if id_or_name is None and not detached:
             if url is None and sparkmagic_link.kernel_magics(self._shell) is not None:
                 self._selected = None
@@ -115,21 +127,25 @@ class Choice:
             if added is not None and added.alive():
                 self._selected = added
                 return None
-        endpoint = sparkmagic_link.endpoint(self._shell, url)
-        http = LivyHttp(sparkmagic_link.connection_of(endpoint))
+        connection = self._connection(url)
         if id_or_name is not None:
-            self._selected = self._keep(livy_session.find(http, id_or_name))
+            self._selected = self._keep(livy_session.find(LivyHttp(connection), id_or_name))
             return None
-        self._create_again = partial(self._create, http, endpoint, detached)
+        self._create_again = partial(self._create, connection, detached)
         return self._create_again()
 
-    def _create(self, http: LivyHttp, endpoint: Any, detached: bool) -> LivySession:
+    def _connection(self, url: str | None) -> Connection:
+        """Raises NoSession."""
+        return sparkmagic_link.connection(self._shell, url, None if url is None else self._token_sources.get(url))
+
+    def _create(self, connection: Connection, detached: bool) -> LivySession:
         """Create and select a session. Raises NoSession if none can be created."""
-        seconds = max(livy_session.START_SECONDS, sparkmagic_link.startup_seconds())
-        session = livy_session.create(http, sparkmagic_link.session_properties(), detached, seconds)
+        http = LivyHttp(connection)
+        seconds = max(livy_session.START_SECONDS, livy_config.startup_seconds())
+        session = livy_session.create(http, livy_config.session_properties(), detached, seconds)
         # A restarted Livy reuses the numbers of its earlier sessions.
-        self._selected = self._livy_clusters[http.url, session.number] = LivyCluster(session)
-        sparkmagic_link.share_session(self._shell, session, endpoint)
+        self._selected = self._livy_clusters[http.url, session.id] = LivyCluster(session)
+        sparkmagic_link.share_session(self._shell, session, connection)
         return session
 
     def at(self, address: Mapping[str, Any]) -> LivyCluster:
@@ -139,20 +155,19 @@ class Choice:
             address: `Cluster.driver_address` as it was stored.
 
         Raises:
-            NoSession: the session has ended, sparkmagic is missing, or the address names no runtime.
+            NoSession: the session has ended, or the address names no runtime.
         """
         try:
             # The runtime that started the run must answer, whatever version is installed here.
             runtime = shipping.RuntimePackage(str(address["runtime"]), b"")
-            url, number = str(address["livy"]), int(address["session"])
+            url, session_id = str(address["livy"]), livy_description.checked_id(address["session"])
         except (KeyError, TypeError, ValueError) as error:
             raise NoSession(f"its stored address is damaged ({type(error).__name__}: {error})") from None
-        cluster = self._livy_clusters.get((url, number))
+        cluster = self._livy_clusters.get((url, session_id))
         if cluster is not None and cluster.channel.module == runtime.module:
             return cluster
-        endpoint = sparkmagic_link.endpoint(self._shell, url)
-        http = LivyHttp(sparkmagic_link.connection_of(endpoint))
-        session = livy_session.find(http, str(number))
+        http = LivyHttp(self._connection(url))
+        session = livy_session.find(http, str(session_id))
         # Livy 0.5 reports neither the name nor the heartbeat of a session.
         session.detached = session.detached or bool(address.get("detached"))
         return LivyCluster(session, runtime)
@@ -175,13 +190,13 @@ class Choice:
 
     def _of(self, sparkmagic_session: Any) -> LivyCluster:
         """The cluster of a session that sparkmagic manages."""
-        endpoint, number = sparkmagic_session.endpoint, sparkmagic_session.id
-        cluster = self._livy_clusters.get((endpoint.url, number))
+        endpoint, session_id = sparkmagic_session.endpoint, sparkmagic_session.id
+        cluster = self._livy_clusters.get((endpoint.url, session_id))
         if cluster is not None:
             return cluster
         http = LivyHttp(sparkmagic_link.connection_of(endpoint))
-        return self._keep(LivySession(http, int(number)))
+        return self._keep(LivySession(http, session_id))
 
     def _keep(self, session: LivySession) -> LivyCluster:
         """The one cluster of a session."""
-        return self._livy_clusters.setdefault((session.http.url, session.number), LivyCluster(session))
+        return self._livy_clusters.setdefault((session.http.url, session.id), LivyCluster(session))

@@ -39,8 +39,8 @@ class LivyCluster(Cluster):
 
     def __init__(self, session: LivySession, runtime: shipping.RuntimePackage | None = None) -> None:
         self.session = session
-        self.channel = Channel(session.http, session.number, runtime or shipping.pack())
-        self.name = f"Livy session {session.number} at {session.http.host}"
+        self.channel = Channel(session.http, session.id, runtime or shipping.pack(), session.statement_kind)
+        self.name = f"Livy session {session.id} at {session.http.host}"
         #: Whether its runs continue when this kernel has ended.
         self.outlives_kernel = session.detached
         self._details: Mapping[str, Any] | None = None
@@ -52,7 +52,7 @@ class LivyCluster(Cluster):
         session = self.session
         return {
             "livy": session.http.url,
-            "session": session.number,
+            "session": session.id,
             "name": session.name,
             "detached": session.detached,
             "runtime": self.channel.module,
@@ -64,7 +64,7 @@ class LivyCluster(Cluster):
             return self.channel.state() not in DEAD
         except ProcessLookupError:
             return False
-        except ConnectionError:
+        except (ConnectionError, ValueError):
             return True
 
     def status(self) -> Ready | NotStarted | Unreachable:

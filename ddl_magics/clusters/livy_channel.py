@@ -18,9 +18,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
-from ddl_magics.clusters import livy_remote
+from ddl_magics.clusters import livy_description, livy_remote
 from ddl_magics.clusters.idle_session import LOOK_SECONDS, IdleSession
+from ddl_magics.clusters.livy_description import SessionId
 from ddl_magics.clusters.livy_http import Gone, LivyHttp, NoAnswer, Rejected, Unavailable, with_retries
 from ddl_magics.clusters.shipping import RuntimePackage
 from ddl_magics.runtime.spark import spark_error
@@ -55,21 +57,24 @@ class StatementFailed(ConnectionError):
 
 
 class Channel:
-    """Requests to the driver of session `number`. Thread-safe: Livy orders statements and jobs itself.
+    """Requests to the driver of session `id`. Thread-safe: Livy orders statements and jobs itself.
+
+    `kind` goes with each statement, if the session has none itself.
 
     Attributes:
         has_side_channel: whether the side channel is used; None before `open`.
         no_side_channel_reason: why it is not, in words.
     """
 
-    def __init__(self, http: LivyHttp, number: int, runtime: RuntimePackage) -> None:
+    def __init__(self, http: LivyHttp, session_id: SessionId, runtime: RuntimePackage, kind: str | None = None) -> None:
         self.http = http
-        self.number = number
+        self.id = session_id
         self.module = runtime.module
         self.has_side_channel: bool | None = None
         self.no_side_channel_reason = ""
         self._runtime = runtime
-        self._path = f"/sessions/{number}"
+        self._path = livy_description.path_of(session_id)
+        self._kind = {} if kind is None else {"kind": kind}
         self._opening = threading.Lock()
         self._idle = IdleSession()
         # A package without data is in the session already, or cannot be brought there.
@@ -116,8 +121,8 @@ class Channel:
         return self.statement(livy_remote.environment(self.module))
 
     def state(self) -> str:
-        """The session's state in Livy's words."""
-        return str(self.http.get(f"{self._path}/state")["state"])
+        """The session's state in Livy's words; "" if it has none yet. Raises as `livy_description.ask`."""
+        return livy_description.ask(self.http, self.id).state
 
     # Statements
 
@@ -143,8 +148,8 @@ class Channel:
 
     def _posted(self, code: str) -> str:
         """Post a statement; returns its path."""
-        posted = self._ask("POST", f"{self._path}/statements", {"code": code})
-        return f"{self._path}/statements/{posted['id']}"
+        posted = self._ask("POST", f"{self._path}/statements", {"code": code, **self._kind})
+        return f"{self._path}/statements/{quote(str(posted['id']), safe='')}"
 
     def _ended_statement(self, path: str, seconds: float) -> dict[str, Any]:
         """The output of a statement, which may run for `seconds` once it has begun."""
@@ -155,18 +160,18 @@ class Channel:
             retried = max(1.0, min(STATEMENT_SECONDS, deadline - time.monotonic()))
             # Each answer repeats the statement's code: do not ask too often.
             statement = with_retries(lambda: self._ask("GET", path), retried)
-            terminal, output = statement["state"] in ("available", "error", "cancelled"), statement.get("output")
+            state, output = str(statement.get("state") or "waiting").lower(), statement.get("output")
             # A statement that ends during the query may have its new state and no output yet: ask again.
-            if terminal and (output or statement["state"] == "cancelled"):
+            if state == "cancelled" or (state in ("available", "error") and output):
                 self._idle.answered()
                 return output or {}
-            if not begun and statement["state"] != "waiting":
+            if not begun and state != "waiting":
                 begun, deadline = True, time.monotonic() + seconds
             if time.monotonic() > deadline:
                 self._cancel(path)
                 if begun:
-                    raise TooSlow(f"session {self.number} has not answered within {seconds:.0f} s")
-                raise Busy(f"session {self.number} is busy with another cell")
+                    raise TooSlow(f"session {self.id} has not answered within {seconds:.0f} s")
+                raise Busy(f"session {self.id} is busy with another cell")
             look_at = self._look(look_at)
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_POLL_SECONDS)
@@ -197,6 +202,9 @@ class Channel:
             self.has_side_channel = True
         except Unavailable as error:
             self.has_side_channel, self.no_side_channel_reason = False, str(error)
+        except Gone as error:
+            self.state()  # raises it again, unless only the request is unknown there
+            self.has_side_channel, self.no_side_channel_reason = False, str(error)
         except Rejected as error:
             self.has_side_channel, self.no_side_channel_reason = False, f"it refuses submit-job ({error.status})"
 
@@ -215,7 +223,7 @@ class Channel:
                 self._idle.answered()
                 raise self._failed(str(job.get("error") or job["state"]))
             if time.monotonic() > deadline:
-                raise Unavailable(f"the side channel of session {self.number} does not answer")
+                raise Unavailable(f"the side channel of session {self.id} does not answer")
             look_at = self._look(look_at)
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_POLL_SECONDS)
@@ -230,7 +238,7 @@ class Channel:
         if f"No module named '{self.module}" in error:
             return self._restarted()
         if "java.net.ConnectException" in error and "Traceback" not in error:  # from Livy's Java to its Python
-            return Gone(f"the Python of Livy session {self.number} at {self.http.host} has ended: begin a new session")
+            return Gone(f"the Python of Livy session {self.id} at {self.http.host} has ended: begin a new session")
         return Unavailable(f"the driver could not answer ({spark_error.cause(error)})")
 
     # Both
@@ -265,7 +273,7 @@ class Channel:
             state = self.state()
         except Gone as error:
             raise Gone(f"{self._end_message()} ({error})") from None
-        except (ConnectionError, KeyError, TypeError):
+        except (ConnectionError, ValueError):
             return
         if state in DEAD:
             raise Gone(f"{self._end_message()} (it is {state})")
@@ -274,10 +282,10 @@ class Channel:
             raise Gone(f"{self._end_message()} ({silent}): begin a new session")
 
     def _restarted(self) -> Gone:
-        return Gone(f"session {self.number} is a different one now: Livy was restarted and has reused the number")
+        return Gone(f"session {self.id} is a different one now: Livy was restarted and has reused the number")
 
     def _end_message(self) -> str:
-        return f"Livy session {self.number} at {self.http.host} has ended"
+        return f"Livy session {self.id} at {self.http.host} has ended"
 
 
 class _TextUnpickler(pickle.Unpickler):

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from ddl_magics.clusters import session_details
+from ddl_magics.clusters import livy_description, session_details
 from ddl_magics.clusters.livy_channel import Channel
-from ddl_magics.clusters.livy_http import LivyHttp
+from ddl_magics.clusters.livy_http import Gone, LivyHttp, Rejected
 from ddl_magics.clusters.livy_session import HEARTBEAT_TIMEOUT_SECONDS, LivySession
 from ddl_magics.clusters.machine import version_numbers
 from ddl_magics.wording import counted
@@ -74,12 +74,16 @@ def _livy(http: LivyHttp) -> str:
     url = urlsplit(http.url)
     clear = url.scheme == "http" and url.hostname not in _LOOPBACK
     warning = "; not encrypted: use https:// on a network that you do not trust" if clear else ""
-    return f"{http.get('/version').get('version')} at {http.url}, {http.authentication}{warning}"
+    try:
+        version = http.get("/version").get("version")
+    except (Rejected, Gone):  # Fabric, EMR Serverless and Lighter have no such request
+        version = "no version told"
+    return f"{version} at {http.url}, {http.authentication}{warning}"
 
 
 def _csrf(session: LivySession) -> str:
     http = session.http
-    required = http.requires_header(f"/sessions/{session.number}/connect")
+    required = http.requires_header(f"{livy_description.path_of(session.id)}/connect")
     if required is None:
         return "X-Requested-By is sent; whether Livy requires it could not be found out"
     if required and not http.header_configured:
@@ -93,7 +97,7 @@ def _csrf(session: LivySession) -> str:
 def _description(session: LivySession) -> Mapping[str, Any]:
     """The session as Livy describes it; empty without an answer."""
     try:
-        description = session.http.get(f"/sessions/{session.number}")
+        description = session.http.get(livy_description.path_of(session.id))
     except _PROBLEMS:
         return {}
     return description if isinstance(description, dict) else {}

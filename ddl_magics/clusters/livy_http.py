@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,6 +25,8 @@ _SHOWN_CHARACTERS = 200
 _HEADER = "X-Requested-By"
 #: Keys of the message in an error object: Livy's, and those of gateways.
 _MESSAGE_KEYS = ("msg", "message", "error")
+#: Too many requests; and Fabric's answer where its capacity has no room for a session.
+_THROTTLED = (429, 430)
 
 Answer = TypeVar("Answer")
 
@@ -34,6 +37,14 @@ class Unavailable(ConnectionError):
 
 class NoAnswer(Unavailable):
     """Livy was reached, and what it asks its session for has not come."""
+
+
+class Throttled(Unavailable):
+    """Too many requests, or no capacity: nothing was executed. `seconds`: Retry-After, if the service says it."""
+
+    def __init__(self, message: str, seconds: float | None) -> None:
+        super().__init__(message)
+        self.seconds = seconds
 
 
 class Rejected(ConnectionError):
@@ -50,7 +61,7 @@ class Gone(ProcessLookupError):
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach a Livy, as sparkmagic is configured. `auth` is never shown or stored."""
+    """How to reach a Livy. `auth`, as of requests, is never shown or stored; one with `renew` gives tokens."""
 
     url: str
     auth: Any = field(default=None, repr=False)
@@ -66,6 +77,8 @@ class LivyHttp:
         self.url = connection.url.rstrip("/")
         self._connection = connection
         self._local = threading.local()
+        #: Nothing is sent before this time of the monotonic clock, and why.
+        self._not_before, self._throttled = 0.0, ""
         self._headers = {"Content-Type": "application/json", **connection.headers}
         #: Whether the configuration has the header, so that sparkmagic sends it, too.
         self.header_configured = any(name.lower() == _HEADER.lower() for name in connection.headers)
@@ -81,7 +94,8 @@ class LivyHttp:
     def authentication(self) -> str:
         """The kind of credentials, without the credentials."""
         auth = self._connection.auth
-        return "without credentials" if auth is None else f"with {type(auth).__name__.lower()} credentials"
+        kind = "basic" if isinstance(auth, tuple) else type(auth).__name__.lower()
+        return "without credentials" if auth is None else f"with {kind} credentials"
 
     def get(self, path: str, seconds: float = REQUEST_SECONDS) -> Any:
         return self.ask("GET", path, None, seconds)
@@ -98,10 +112,17 @@ class LivyHttp:
         try:
             self.ask("POST", path, {}, REQUEST_SECONDS, headers=headers)
         except Rejected as error:
-            return True if error.status in (400, 403) else None
+            return True if error.status in (400, 403) and self._allows(path) else None
         except (ConnectionError, ProcessLookupError):
             return None
         return False
+
+    def _allows(self, path: str) -> bool:
+        try:
+            self.post(path)
+        except (ConnectionError, ProcessLookupError):
+            return False
+        return True
 
     def ask(
         self,
@@ -114,6 +135,9 @@ class LivyHttp:
     ) -> Any:
         """One request and its decoded answer; None for an empty one.
 
+        A request that is refused as one too many is sent again after the time that the service asks for (Retry-After),
+        if that is within `seconds`, and no other request is sent before.
+
         Args:
             compressed: allow a compressed answer. Livy compresses at about 1 MB/s.
             headers: instead of the usual ones.
@@ -121,9 +145,33 @@ class LivyHttp:
         Raises:
             Unavailable, Rejected, Gone: the message is one line.
         """
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                return self._ask_once(method, path, body, deadline, compressed, headers)
+            except Throttled as error:
+                if error.seconds is None or time.monotonic() + error.seconds > deadline:
+                    raise
+                pause = error.seconds
+            time.sleep(pause)
+
+    def _ask_once(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        deadline: float,
+        compressed: bool,
+        headers: Mapping[str, str] | None,
+        renewable: bool = True,
+    ) -> Any:
+        """renewable: a token that is refused is asked for anew, and the request sent again."""
         import requests
 
-        deadline = time.monotonic() + seconds
+        now = time.monotonic()
+        if now < self._not_before:
+            raise Throttled(self._throttled, self._not_before - now)
+        seconds = max(0.001, deadline - now)
         try:
             with self._session().request(
                 method,
@@ -144,6 +192,11 @@ class LivyHttp:
         except requests.RequestException as error:
             kind = NoAnswer if isinstance(error, requests.ReadTimeout) else Unavailable
             raise kind(f"{self.host} {_reason(error)}") from None
+        if reply.status_code == 401 and renewable and hasattr(self._connection.auth, "renew"):
+            self._connection.auth.renew(reply.request.headers.get("Authorization"))
+            return self._ask_once(method, path, body, deadline, compressed, headers, renewable=False)
+        if reply.status_code in _THROTTLED:
+            raise self._throttle(reply.status_code, data, reply.headers.get("Retry-After"))
         if reply.status_code >= 300:
             raise self._problem(reply.status_code, data)
         try:
@@ -160,17 +213,28 @@ class LivyHttp:
             self._local.session = (self._connection.create_session or requests.Session)()
         return self._local.session
 
+    def _throttle(self, status: int, data: bytes, retry_after: str | None) -> Throttled:
+        message = _error_message(data)
+        self._throttled = f"{self.host} answers {status}{f' ({message})' if message else ''}"
+        seconds = None if retry_after is None else _seconds(retry_after)
+        if seconds is not None:
+            self._not_before = time.monotonic() + seconds
+        return Throttled(self._throttled, seconds)
+
     def _problem(self, status: int, data: bytes) -> Exception:
         message = _error_message(data)
         if status == 404 and _is_from_livy(data):
             return Gone(message)
-        if status in (408, 425, 429) or status >= 500:
+        if status in (408, 425) or status >= 500:
             kind = NoAnswer if status == 500 else Unavailable
             return kind(f"{self.host} answers {status}{f' ({message})' if message else ''}")
+        if status == 401 and hasattr(self._connection.auth, "renew"):
+            said = f" ({message})" if message else ""
+            return Rejected(f"{self.host} refuses a new token{said}: is it for this service and user?", status)
         if status == 401:
             return Rejected(
                 f"{self.host} wants a user name and password: set them for {self.url} in sparkmagic's config.json "
-                "(kernel_python_credentials), or in %spark add.",
+                "(kernel_python_credentials), or name a source of tokens with %ddl use livy URL --token-from.",
                 status,
             )
         if status == 403:
@@ -186,10 +250,11 @@ def with_retries(ask: Callable[[], Answer], seconds: float) -> Answer:
     while True:
         try:
             return ask()
-        except Unavailable:
-            if time.monotonic() + pause > deadline:
+        except Unavailable as error:
+            wait = max(pause, (isinstance(error, Throttled) and error.seconds) or 0.0)
+            if time.monotonic() + wait > deadline:
                 raise
-        time.sleep(pause)
+        time.sleep(wait)
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
@@ -206,6 +271,18 @@ def _read(reply: Any, deadline: float) -> bytes:
     return b"".join(blocks)
 
 
+def _seconds(retry_after: str) -> float | None:
+    """A Retry-After in seconds from now: a number of them, or a date. None if it is neither."""
+    try:
+        return max(0.0, float(int(retry_after)))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+    except (ValueError, TypeError):
+        return None
+
+
 def _parsed(data: bytes) -> Any:
     """The JSON in the body of an error; None where it is none."""
     try:
@@ -217,7 +294,14 @@ def _parsed(data: bytes) -> Any:
 def _error_message(data: bytes) -> str:
     """The message in the body of an error, which is an object or a bare string; "" where there is none."""
     value = _parsed(data)
-    text = next((value[key] for key in _MESSAGE_KEYS if value.get(key)), None) if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        # Lighter says what is wrong in a list of errors, beside the name of the status.
+        details = value.get("errors")
+        first = details[0] if isinstance(details, list) and details else None
+        text = first.get("message") if isinstance(first, dict) else None
+        text = text or next((value[key] for key in _MESSAGE_KEYS if value.get(key)), None)
+    else:
+        text = value
     return " ".join(str(text).split())[:_SHOWN_CHARACTERS].rstrip(".") if isinstance(text, str) else ""
 
 

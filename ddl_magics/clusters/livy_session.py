@@ -10,14 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ddl_magics.clusters import livy_description
 from ddl_magics.clusters.livy_channel import DEAD
-from ddl_magics.clusters.livy_http import Gone, LivyHttp, Unavailable, with_retries
+from ddl_magics.clusters.livy_description import Description, SessionId
+from ddl_magics.clusters.livy_http import Gone, LivyHttp, Rejected, Throttled, Unavailable, with_retries
 
 #: How long a new session may take to become idle: YARN may have to find resources for it.
 START_SECONDS = 300.0
 POLL_SECONDS = 0.5
 #: How long the first request is repeated: a user waits for the cell.
 REACH_SECONDS = 3.0
+#: How long a session may take to be listed, if the answer to its creation is lost.
+APPEAR_SECONDS = 15.0
 #: Livy ends a session that belongs to a kernel after so long without a request.
 HEARTBEAT_TIMEOUT_SECONDS = 60
 HEARTBEAT_INTERVAL_SECONDS = 15.0
@@ -28,7 +32,7 @@ NAME_PREFIX = "ddl_"
 #: Prefix of detached sessions: Livy before 0.8 does not report whether a session has a heartbeat.
 DETACHED_PREFIX = NAME_PREFIX + "detached_"
 
-_KINDS = ("pyspark", "shared")
+_KIND = "pyspark"
 _SHOWN_CHARACTERS = 200
 
 
@@ -46,19 +50,21 @@ class LivySession:
 
     Attributes:
         http: requests to its Livy.
-        number: Livy's id of the session.
+        id: Livy's of the session.
         name: Livy's name of it; empty where it has none.
         ends_with_kernel: created for this kernel, ends with it.
         detached: created to outlive kernels, ends when it is deleted or Livy's idle timeout is over.
         created_here: created by this kernel.
+        statement_kind: named with each statement, where the session itself has no kind; else None.
     """
 
     http: LivyHttp
-    number: int
+    id: SessionId
     name: str = ""
     ends_with_kernel: bool = False
     detached: bool = False
     created_here: bool = False
+    statement_kind: str | None = None
     _closed: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def close(self) -> None:
@@ -81,16 +87,16 @@ class LivySession:
 
     def delete(self) -> None:
         with contextlib.suppress(ConnectionError, ProcessLookupError):
-            self.http.delete(f"/sessions/{self.number}")
+            self.http.delete(livy_description.path_of(self.id))
 
     def send_heartbeats(self) -> None:
         """Ask for the session's state until `close`, so that Livy knows that the kernel is alive."""
         while not self._closed.wait(HEARTBEAT_INTERVAL_SECONDS):
             try:
-                self.http.get(f"/sessions/{self.number}/state", seconds=HEARTBEAT_INTERVAL_SECONDS)
+                livy_description.ask(self.http, self.id, HEARTBEAT_INTERVAL_SECONDS)
             except Gone:
                 return
-            except ConnectionError:
+            except (ConnectionError, ValueError):
                 pass  # the next heartbeat may arrive
 
 
@@ -114,27 +120,35 @@ def create(
         NoSession: the session could not be created or did not start.
     """
     name = f"{DETACHED_PREFIX if detached else NAME_PREFIX}{secrets.token_hex(4)}"
-    body = {
-        **properties,
-        "kind": "pyspark",
-        "name": name,
-        "heartbeatTimeoutInSecond": 0 if detached else HEARTBEAT_TIMEOUT_SECONDS,
-    }
+    heartbeat = not _is_fabric(http.url)
+    body = {**properties, "name": name}
+    if heartbeat:
+        body.update(kind=_KIND, heartbeatTimeoutInSecond=0 if detached else HEARTBEAT_TIMEOUT_SECONDS)
     try:
         _check_reachable(http)
-        number, given_name = _post(http, body, name)
-    except (ConnectionError, ProcessLookupError) as error:
+        described = _post(http, body, name, seconds)
+    except (ConnectionError, ProcessLookupError, ValueError) as error:
         raise NoSession(f"no session could be created: {error}") from None
-    session = LivySession(http, number, given_name, ends_with_kernel=not detached, detached=detached, created_here=True)
-    report(f"Livy session {number}{f' ({given_name})' if given_name else ''} starts at {http.host}")
+    session = _of(http, described, ends_with_kernel=not detached, detached=detached, created_here=True)
+    report(f"Livy session {session.id}{f' ({session.name})' if session.name else ''} starts at {http.host}")
     try:
         wait_until_idle(session, seconds)
     except BaseException:
         session.delete()
         raise
-    if session.ends_with_kernel:
-        threading.Thread(target=session.send_heartbeats, name=f"ddl_magics session {number}", daemon=True).start()
+    if session.ends_with_kernel and heartbeat:
+        threading.Thread(target=session.send_heartbeats, name=f"ddl_magics session {session.id}", daemon=True).start()
     return session
+
+
+def _is_fabric(url: str) -> bool:
+    """Whether it is Microsoft Fabric's: there, a session has neither a kind nor a heartbeat."""
+    return "/livyapi/versions/" in url.lower()
+
+
+def _of(http: LivyHttp, described: Description, **how: Any) -> LivySession:
+    kind = None if described.kind == _KIND else _KIND
+    return LivySession(http, described.id, described.name, statement_kind=kind, **how)
 
 
 def _check_reachable(http: LivyHttp) -> None:
@@ -142,17 +156,36 @@ def _check_reachable(http: LivyHttp) -> None:
     with_retries(lambda: http.get("/sessions?size=1", seconds=20.0), REACH_SECONDS)
 
 
-def _post(http: LivyHttp, body: Mapping[str, Any], name: str) -> tuple[int, str]:
-    """Create a session; returns its number and name. Livy 0.5 has no names: ''."""
-    try:
-        created = http.post("/sessions", body)
-        return int(created["id"]), str(created.get("name") or "")
-    except Unavailable:
-        # The session may have been created and the answer lost.
-        for session in with_retries(lambda: http.get("/sessions?size=1000"), 30.0)["sessions"]:
-            if session.get("name") == name:
-                return int(session["id"]), name
-        raise
+def _post(http: LivyHttp, body: Mapping[str, Any], name: str, seconds: float) -> Description:
+    """Create one session, however often the service asks to wait, or its answer is lost."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return livy_description.read(http.post("/sessions", body))
+        except Throttled as error:  # nothing was created
+            if error.seconds is None or time.monotonic() + error.seconds > deadline:
+                raise
+            time.sleep(error.seconds)
+        except (Unavailable, ValueError) as error:
+            return _lost(http, name, error)
+
+
+def _lost(http: LivyHttp, name: str, error: Exception) -> Description:
+    """The session whose creation got no answer, found by its name once it is listed. Livy 0.5 has no names."""
+    deadline, pause = time.monotonic() + APPEAR_SECONDS, POLL_SECONDS
+    while True:
+        for session in with_retries(lambda: _listed(http), 30.0):
+            if session.name == name:
+                return session
+        if time.monotonic() + pause > deadline:
+            raise ConnectionError(f"{error}; if it appears yet, as {name}, delete it") from None
+        time.sleep(pause)
+        pause *= 2
+
+
+def _listed(http: LivyHttp) -> list[Description]:
+    """The sessions of the service. `$top` is Fabric's word for `size`."""
+    return livy_description.read_list(http.get("/sessions?size=1000&$top=1000"))
 
 
 def wait_until_idle(session: LivySession, seconds: float = START_SECONDS) -> None:
@@ -164,16 +197,18 @@ def wait_until_idle(session: LivySession, seconds: float = START_SECONDS) -> Non
     deadline = time.monotonic() + seconds
     while True:
         try:
-            state = with_retries(lambda: session.http.get(f"/sessions/{session.number}/state"), 60.0)["state"]
-        except (ConnectionError, ProcessLookupError) as error:
-            raise NoSession(f"Livy session {session.number} did not start: {error}") from None
+            described = with_retries(lambda: livy_description.ask(session.http, session.id), 60.0)
+        except (ConnectionError, ProcessLookupError, ValueError) as error:
+            raise NoSession(f"Livy session {session.id} did not start: {error}") from None
+        state = described.state or "without a state"
         if state in ("idle", "busy"):
             return
         if state in DEAD:
-            raise NoSession(f"Livy session {session.number} did not start (it is {state}): {_cause(session)}")
+            cause = described.cause or _cause(session)
+            raise NoSession(f"Livy session {session.id} did not start (it is {state}): {cause}")
         if time.monotonic() > deadline:
             raise NoSession(
-                f"Livy session {session.number} is still {state} after {seconds:.0f} s: ask for less with "
+                f"Livy session {session.id} is still {state} after {seconds:.0f} s: ask for less with "
                 "session_configs in sparkmagic's config.json, or end other sessions."
             )
         time.sleep(POLL_SECONDS)
@@ -187,26 +222,34 @@ def find(http: LivyHttp, id_or_name: str) -> LivySession:
     """
     try:
         _check_reachable(http)
-        sessions = with_retries(lambda: http.get("/sessions?size=1000"), 30.0)["sessions"]
+        alive = [session for session in with_retries(lambda: _listed(http), 30.0) if session.state not in DEAD]
+        found = next((session for session in alive if id_or_name in (str(session.id), session.name)), None)
+        found = found or _unlisted(http, id_or_name)
     except (ConnectionError, ProcessLookupError) as error:
         raise NoSession(str(error)) from None
-    alive = [session for session in sessions if session.get("state") not in DEAD]
-    for session in alive:
-        if id_or_name in (str(session["id"]), session.get("name")):
-            if session.get("kind") not in _KINDS:
-                raise NoSession(f"session {id_or_name} is of kind {session.get('kind')}: create one of kind pyspark.")
-            name = str(session.get("name") or "")
-            livy_session = LivySession(http, int(session["id"]), name, detached=name.startswith(DETACHED_PREFIX))
-            wait_until_idle(livy_session)
-            return livy_session
-    listed = ", ".join(f"{s['id']}{' (' + s['name'] + ')' if s.get('name') else ''}" for s in alive[:10])
-    raise SessionGone(f"{http.host} has no session {id_or_name}; it has {listed or 'none'}.")
+    if found is None:
+        listed = ", ".join(f"{s.id}{f' ({s.name})' if s.name else ''}" for s in alive[:10])
+        raise SessionGone(f"{http.host} has no session {id_or_name}; it has {listed or 'none'}.")
+    if found.kind not in (_KIND, "shared", None):
+        raise NoSession(f"session {id_or_name} is of kind {found.kind}: create one of kind {_KIND}.")
+    livy_session = _of(http, found, detached=found.name.startswith(DETACHED_PREFIX))
+    wait_until_idle(livy_session)
+    return livy_session
+
+
+def _unlisted(http: LivyHttp, session_id: str) -> Description | None:
+    """A session that can be asked for and is not in the list, which may have pages, or another form than we know."""
+    try:
+        described = livy_description.ask(http, session_id)
+    except (Gone, Rejected, ValueError):
+        return None
+    return None if described.state in DEAD else described
 
 
 def _cause(session: LivySession) -> str:
     """The most informative line of a dead session's log."""
     try:
-        log: list[str] = session.http.get(f"/sessions/{session.number}/log?size=200", seconds=10.0)["log"]
+        log: list[str] = session.http.get(f"{livy_description.path_of(session.id)}/log?size=200", seconds=10.0)["log"]
     except (ConnectionError, ProcessLookupError, KeyError, TypeError):
         return "see its log in Livy"
     lines = [line.strip() for line in log if line.strip() and line.strip() not in ("stdout:", "stderr:")]

@@ -1,7 +1,7 @@
-"""The use of sparkmagic: its configuration for a Livy, and the sessions of its magics.
+"""The sessions of sparkmagic's magics, where a kernel has them.
 
-Only this file imports sparkmagic, and only when Livy is used. We read its state and change it in one point: we add our
-session, so that `%%spark` cells can use it.
+Only this file uses sparkmagic, and does not import it where nobody else has. We read its state and change it in one
+point: we add our session, so that `%%spark` cells can use it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
+from ddl_magics.clusters import livy_config
 from ddl_magics.clusters.livy_http import CONNECT_SECONDS, REQUEST_SECONDS, Connection
 from ddl_magics.clusters.livy_session import LivySession, NoSession
 
@@ -67,97 +67,51 @@ def python_sessions(magics: Any) -> dict[str, Any]:
     return {name: session for name, session in managed.items() if session.kind in _PYTHON_KINDS}
 
 
-def connection_of(endpoint: Any) -> Connection:
-    """The connection to an endpoint of sparkmagic, with its credentials and the configured headers and certificates."""
-    conf, client = _configuration(), _client_module()
-    url = str(endpoint.url)
-    if urlsplit(url).password:
-        raise NoSession("a password in the URL would be shown and stored: set it in sparkmagic's config.json.")
+def connection(shell: Any, url: str | None, token_from: str | None = None) -> Connection:
+    """The connection to `url` with the credentials that sparkmagic's magics or its configuration have for it.
 
-    def create_session() -> Any:
-        # sparkmagic's client sets the HTTP adapters of its session.
-        return client.ReliableHttpClient(endpoint, {}, None)._session
-
-    return Connection(url, endpoint.auth, dict(conf.custom_headers()), not conf.ignore_ssl_errors(), create_session)
-
-
-def endpoint(shell: Any, url: str | None) -> Any:
-    """The endpoint at `url`, with the credentials that sparkmagic has for it; without `url`, the configured one.
+    Args:
+        url: None for the configured one.
+        token_from: as for `livy_config.connection`.
 
     Raises:
-        NoSession: sparkmagic is missing, too old, or its configuration is wrong.
+        NoSession: the configuration is wrong.
     """
-    conf = _configuration()
-    if url is not None:
-        endpoints = [magics.endpoint for magics in [kernel_magics(shell)] if magics is not None]
-        remote = spark_magics(shell)
-        if remote is not None:
-            endpoints += [session.endpoint for session in remote.spark_controller.get_managed_clients().values()]
-        for candidate in endpoints:
-            if candidate is not None and _same_url(candidate.url, url):
-                return candidate
-    try:
-        from sparkmagic.livyclientlib.endpoint import Endpoint
-        from sparkmagic.utils.utils import Namespace, initialize_auth
-
-        credentials = conf.base64_kernel_python_credentials()
-        if url is not None and not _same_url(credentials["url"], url):
-            return Endpoint(url, None)
-        names = Namespace(
-            auth=credentials["auth"],
-            user=credentials["username"],
-            password=credentials["password"],
-            url=credentials["url"],
-        )
-        return Endpoint(credentials["url"], initialize_auth(names))
-    except Exception as error:  # sparkmagic raises many kinds; none shows a password
-        raise NoSession(f"sparkmagic's configuration is wrong: {type(error).__name__}.") from None
+    if url is not None and token_from is None:
+        for endpoint in _endpoints(shell):
+            if livy_config.same_url(endpoint.url, url):
+                return connection_of(endpoint)
+    return livy_config.connection(url, token_from)
 
 
-def session_properties() -> dict[str, Any]:
-    """The properties of new sessions in sparkmagic's configuration (`session_configs`)."""
-    return dict(_configuration().get_session_properties("python"))
+def connection_of(endpoint: Any) -> Connection:
+    """The connection to an endpoint of sparkmagic, with its credentials and the configured headers and certificates."""
+    return livy_config.connected(str(endpoint.url), endpoint.auth)
 
 
-def startup_seconds() -> float:
-    return float(_configuration().livy_session_startup_timeout_seconds())
+def _endpoints(shell: Any) -> list[Any]:
+    """Those of sparkmagic's magics in this kernel."""
+    endpoints = [magics.endpoint for magics in [kernel_magics(shell)] if magics is not None]
+    remote = spark_magics(shell)
+    if remote is not None:
+        endpoints += [session.endpoint for session in remote.spark_controller.get_managed_clients().values()]
+    return [endpoint for endpoint in endpoints if endpoint is not None]
 
 
-def share_session(shell: Any, session: LivySession, endpoint: Any) -> None:
+def share_session(shell: Any, session: LivySession, connection: Connection) -> None:
     """Add a session of ours to sparkmagic's, for `%%spark -s ddl`, if its magics are loaded."""
     magics = spark_magics(shell)
     if magics is None:
         return
+    from sparkmagic.livyclientlib.endpoint import Endpoint
     from sparkmagic.livyclientlib.livysession import LivySession as SparkmagicSession
 
     controller = magics.spark_controller
     # sparkmagic sends it no heartbeat: we do, unless it is detached and needs none.
-    client = controller._http_client(endpoint)
-    added = SparkmagicSession(client, {"kind": "pyspark"}, magics.ipython_display, session.number)
+    client = controller._http_client(Endpoint(connection.url, connection.auth))
+    added = SparkmagicSession(client, {"kind": "pyspark"}, magics.ipython_display, session.id)
     added.sql_context_variable_name = "spark"
     controller.get_managed_clients()[NAME] = added
-
-
-def _same_url(url: str, other_url: str) -> bool:
-    return url.rstrip("/").lower() == other_url.rstrip("/").lower()
-
-
-def _configuration() -> Any:
-    try:
-        from sparkmagic.utils import configuration
-    except ImportError:
-        raise NoSession("Livy is reached through sparkmagic: pip install 'sparkmagic>=0.21' requests.") from None
-    if not hasattr(configuration, "base64_kernel_python_credentials"):
-        raise NoSession("this sparkmagic is too old: pip install --upgrade 'sparkmagic>=0.21'.")
-    return configuration
-
-
-def _client_module() -> Any:
-    try:
-        from sparkmagic.livyclientlib import reliablehttpclient
-    except ImportError:
-        raise NoSession("this sparkmagic is too old: pip install --upgrade 'sparkmagic>=0.21'.") from None
-    return reliablehttpclient
 
 
 @contextlib.contextmanager

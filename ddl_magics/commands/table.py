@@ -89,7 +89,7 @@ COMMANDS: tuple[Command, ...] = (
             Option("url", "With livy: the address of the Livy.", metavar="URL", default_text="that of sparkmagic"),
             Option(
                 "--session",
-                "With livy: an existing session, by number or name.",
+                "With livy: an existing session, by ID or name.",
                 metavar="ID|NAME",
                 default_text="the session of sparkmagic, or else a new one",
             ),
@@ -98,6 +98,13 @@ COMMANDS: tuple[Command, ...] = (
                 "With livy: the new session outlives this kernel.",
                 sets=("detached", True),
                 conflicts={"--session": "--session uses an existing session: leave one of them out."},
+            ),
+            Option(
+                "--token-from",
+                "With livy: a command that prints a bearer token for the URL, or a function that returns one, as "
+                "MODULE:FUNCTION. It is asked again when the token has expired.",
+                metavar="COMMAND",
+                default_text="what sparkmagic's config.json says",
             ),
         ),
     ),

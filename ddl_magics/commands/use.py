@@ -15,11 +15,13 @@ from ddl_magics.wording import nearest, plain
 CLUSTERS = dict.fromkeys(("auto", "embedded", "livy"), "")
 
 
-def use(kernel: Kernel, cluster: str, url: str | None, session: str | None, detached: bool) -> str:
-    """Choose a cluster. url: None for the Livy of sparkmagic. session: number or name of an existing session."""
+def use(
+    kernel: Kernel, cluster: str, url: str | None, session: str | None, detached: bool, token_from: str | None
+) -> str:
+    """Choose a cluster. url: None for the Livy of sparkmagic. session: ID or name of an existing session."""
     if cluster == "livy":
-        return "\n".join([*_use_livy(kernel, url, session, detached), _confirmation(kernel)])
-    if url or session or detached:
+        return "\n".join([*_use_livy(kernel, url, session, detached, token_from), _confirmation(kernel)])
+    if url or session or detached or token_from:
         raise UsageError(f"write: %ddl use {cluster}")
     if cluster == "embedded":
         kernel.choice.embedded()
@@ -32,11 +34,15 @@ def _confirmation(kernel: Kernel) -> str:
     return f"runs are executed on {kernel.session.cluster.name}"
 
 
-def _use_livy(kernel: Kernel, url: str | None, id_or_name: str | None, detached: bool) -> list[str]:
+def _use_livy(
+    kernel: Kernel, url: str | None, id_or_name: str | None, detached: bool, token_from: str | None
+) -> list[str]:
     """Use a session; returns a line about its lifetime if it is new."""
     url = None if url is None else checked_url(url)
+    if token_from is not None and url is None:
+        raise UsageError("--token-from needs the URL that the token is for: %ddl use livy URL --token-from COMMAND.")
     try:
-        session = kernel.choice.livy(url, id_or_name, detached)
+        session = kernel.choice.livy(url, id_or_name, detached, token_from)
     except NoSession as error:
         raise UsageError(str(error)) from None
     return [] if session is None else [lifetime(session)]
@@ -45,7 +51,7 @@ def _use_livy(kernel: Kernel, url: str | None, id_or_name: str | None, detached:
 def lifetime(session: LivySession) -> str:
     """When a new session ends, in one line."""
     if session.detached:
-        name = session.name or str(session.number)
+        name = session.name or str(session.id)
         return (
             f"Session {name} outlives this kernel. It ends when it is deleted, or after Livy's session timeout (1 h by "
             "default) in which no notebook follows a run of it. To use it elsewhere: "
@@ -68,7 +74,8 @@ def checked_url(url: str) -> str:
         )
     if parsed.username or parsed.password or has_password(url):
         raise UsageError("the URL holds a password, which would be stored: set it in sparkmagic's config.json instead.")
-    return url.rstrip("/")
+    # Fabric shows the address of its sessions as that of its Livy.
+    return url.rstrip("/").removesuffix("/sessions")
 
 
 def cluster_hint(typed: str, clusters: Iterable[str]) -> str:

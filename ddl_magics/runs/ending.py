@@ -135,7 +135,7 @@ def end_run(record: RunRecord, seconds: float = STOP_SECONDS) -> Ending:
 
 def _reach(record: RunRecord) -> LivyCluster | Ending:
     """The cluster of the session that has the run; an ending if the run is gone or the session cannot be reached."""
-    from ddl_magics.clusters import sparkmagic_link
+    from ddl_magics.clusters import livy_description, sparkmagic_link
     from ddl_magics.clusters.base import Polled, Unreachable
     from ddl_magics.clusters.choice import Choice
     from ddl_magics.clusters.livy_channel import DEAD
@@ -144,16 +144,17 @@ def _reach(record: RunRecord) -> LivyCluster | Ending:
 
     address = record.driver_address
     try:
-        http = LivyHttp(sparkmagic_link.connection_of(sparkmagic_link.endpoint(None, str(address["livy"]))))
-        session = with_retries(lambda: http.get(f"/sessions/{address['session']}"), REACH_SECONDS)
+        http = LivyHttp(sparkmagic_link.connection(None, str(address["livy"])))
+        session_id = livy_description.checked_id(address["session"])
+        session = with_retries(lambda: livy_description.ask(http, session_id), REACH_SECONDS)
         # Another session may have the number by now.
-        name = session.get("name") or address.get("name")
-        if session["state"] in DEAD or name != (address.get("name") or name):
+        name = session.name or address.get("name")
+        if session.state in DEAD or name != (address.get("name") or name):
             return _not_running(record)
         cluster = Choice(None).at(address)
     except Gone:
         return _not_running(record)
-    except (NoSession, ConnectionError, TimeoutError, KeyError, TypeError) as error:
+    except (NoSession, ConnectionError, TimeoutError, KeyError, ValueError) as error:
         return _may_run(record, str(error))
     answer = cluster.poll(record.id, 0)
     if isinstance(answer, Unreachable):

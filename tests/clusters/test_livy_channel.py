@@ -402,10 +402,10 @@ def test_what_cannot_be_sent_is_refused_in_one_line(livy, package, name, says):
 @pytest.mark.parametrize(
     ("line", "arguments"),
     [
-        ("", (None, None, False)),
-        ("https://c.example/livy/", ("https://c.example/livy", None, False)),
-        ("http://h:8998 --detached", ("http://h:8998", None, True)),
-        ("--session ddl_1 http://h:8998", ("http://h:8998", "ddl_1", False)),
+        ("", (None, None, False, None)),
+        ("https://c.example/livy/", ("https://c.example/livy", None, False, None)),
+        ("http://h:8998 --detached", ("http://h:8998", None, True, None)),
+        ("--session ddl_1 http://h:8998", ("http://h:8998", "ddl_1", False, None)),
     ],
 )
 def test_what_use_livy_asks_for(line, arguments):
@@ -431,7 +431,7 @@ def test_a_session_that_cannot_be_made_or_found_says_why(livy):
     with pytest.raises(NoSession, match="session s is of kind spark: create one of kind pyspark"):
         livy_session.find(http_of(livy), "s")
     sessions["sessions"][0]["kind"] = "pyspark"
-    assert livy_session.find(http_of(livy), "s").number == 7
+    assert livy_session.find(http_of(livy), "s").id == 7
 
 
 def test_a_livy_that_tells_no_names_is_used_by_number(livy):
@@ -439,7 +439,7 @@ def test_a_livy_that_tells_no_names_is_used_by_number(livy):
     known = {"sessions": [{"id": 7, "state": "idle", "kind": "pyspark"}, {"id": 8, "state": "idle", "kind": "spark"}]}
     livy.faults["GET /sessions?size"] = [(200, known)] * 4
     found = livy_session.find(http_of(livy), "7")
-    assert (found.number, found.name, found.ends_with_kernel, found.detached) == (7, "", False, False)
+    assert (found.id, found.name, found.ends_with_kernel, found.detached) == (7, "", False, False)
     cluster = LivyCluster(found, shipping.pack())
     assert cluster.driver_address["name"] == "" and cluster.name.startswith("Livy session 7 at ")
     with pytest.raises(NoSession, match=r"has no session ddl_1; it has 7, 8\.$"):
@@ -452,7 +452,7 @@ def test_a_livy_that_tells_no_names_makes_sessions_all_the_same(livy):
         "POST /sessions": [(201, {"id": 7, "state": "starting", "kind": "pyspark"})],
     }
     session = livy_session.create(http_of(livy), {}, detached=True, report=lambda line: None)
-    assert (session.number, session.name, session.detached) == (7, "", True)
+    assert (session.id, session.name, session.detached) == (7, "", True)
     assert lifetime(session).startswith("Session 7 outlives this kernel.") and "--session 7" in lifetime(session)
 
 
@@ -464,6 +464,6 @@ def test_a_session_whose_making_got_no_answer_is_found_by_its_name(livy, monkeyp
         "GET /sessions?size": [(200, {"sessions": []}), (200, known)],
     }
     session = livy_session.create(http_of(livy), {}, detached=True, report=lambda line: None)
-    assert session.number == 7
+    assert session.id == 7
     body = next(body for method, path, _, body in livy.seen if (method, path) == ("POST", "/sessions"))
     assert body == {"kind": "pyspark", "name": "ddl_detached_1", "heartbeatTimeoutInSecond": 0}

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 @pytest.fixture(scope="module")
 def livy_session_number(livy_server):
     session = runs.create(livy_server).session
-    yield session.number
+    yield session.id
     session.delete()
 
 

@@ -1,7 +1,7 @@
 """What a newcomer gets wrong in the first hour, and the line that answers it. No Spark is started here."""
 
-import builtins
 import dataclasses
+import importlib.util
 import re
 import sys
 import threading
@@ -17,7 +17,7 @@ from support.shells import run, session
 from support.until import until
 
 from ddl_magics import store
-from ddl_magics.clusters import local_spark, machine, preflight
+from ddl_magics.clusters import livy_config, local_spark, machine, preflight
 from ddl_magics.clusters.base import NotStarted
 from ddl_magics.clusters.choice import PendingKernelSession
 from ddl_magics.clusters.embedded import EmbeddedCluster
@@ -507,19 +507,10 @@ def test_config_shows_what_holds_where_nothing_is_set(shell, capsys):
         assert line in text, text
 
 
-def test_livy_without_sparkmagic_names_packages_that_exist(monkeypatch):
-    real = builtins.__import__
-    monkeypatch.setattr(
-        builtins, "__import__", lambda name, *a, **k: _missing(name) if "sparkmagic" in name else real(name, *a, **k)
-    )
-    from ddl_magics.clusters import sparkmagic_link
-
-    with pytest.raises(NoSession, match=r"pip install 'sparkmagic>=0.21' requests"):
-        sparkmagic_link.startup_seconds()
-
-
-def _missing(name):
-    raise ImportError(name)
+def test_livy_without_requests_names_the_package(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(NoSession, match=r"^Livy is reached with requests: pip install requests\.$"):
+        livy_config.connection("http://livy.example")
 
 
 def test_sizes_in_words():

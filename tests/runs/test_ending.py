@@ -29,8 +29,7 @@ def environment(data_dir, monkeypatch):
 @pytest.fixture
 def livy(monkeypatch):
     """A Livy that has the session 7, which sparkmagic's configuration lets us use."""
-    monkeypatch.setattr(sparkmagic_link, "endpoint", lambda shell, url: url)
-    monkeypatch.setattr(sparkmagic_link, "connection_of", Connection)
+    monkeypatch.setattr(sparkmagic_link, "connection", lambda shell, url, token_from=None: Connection(url))
     with FakeLivy() as livy:
         livy.about = {"name": "ddl_ours"}
         sessions = {"sessions": [{"id": 7, "state": "idle", "kind": "pyspark", "name": "ddl_ours"}]}
@@ -111,12 +110,12 @@ def test_a_livy_that_lets_nobody_in(livy, status):
     assert folder.record().state == ev.LOST
 
 
-def test_without_sparkmagic_there_are_no_credentials(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sparkmagic.utils", None)
+def test_without_requests_nothing_is_reached(monkeypatch):
+    monkeypatch.setitem(sys.modules, "requests", None)
     folder = orphan()
     ended = ending.end_run(folder.record())
     assert_says_how_to_end_it(ended, "http://livy.example:8998")
-    assert "pip install 'sparkmagic>=0.21'" in ended.message
+    assert "Livy is reached with requests: pip install requests" in ended.message
 
 
 @pytest.mark.parametrize("address", [{"livy": "http://livy.example:8998"}, {"session": 7}])

@@ -31,9 +31,9 @@ PLACE = {
 
 ANSWER = "print('a warning\\n' + json.dumps({'outcome': 'stopped', 'message': sys.argv[1], 'how': os.getcwd()}))"
 
-#: The command line where sparkmagic cannot be imported, as in most servers' environments.
-WITHOUT_SPARKMAGIC = (
-    "import sys; sys.modules['sparkmagic'] = sys.modules['sparkmagic.utils'] = None\n"
+#: The command line where requests cannot be imported.
+WITHOUT_REQUESTS = (
+    "import sys; sys.modules['requests'] = None\n"
     "from ddl_magics.__main__ import main\n"
     "sys.exit(main(['stop', '--json', *sys.argv[1:]]))\n"
 )
@@ -184,7 +184,7 @@ def state_of(pid):
 
 
 async def test_the_process_is_our_command_line(stop, page, orphan):
-    """Nothing answers at the Livy, or there is no sparkmagic here: in any case the panel says how to end the run."""
+    """Nothing answers at the Livy, or there is no requests here: in any case the panel says how to end the run."""
     await stop(orphan)
     answer = await answered(page, orphan)
     assert answer["outcome"] == "runs" and "it may still train in Livy session 7 at 127.0.0.1" in answer["message"]
@@ -206,7 +206,7 @@ async def trains():
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_a_run_on_livy_is_ended_without_its_kernel(stop, page, livy_server, tmp_path, monkeypatch):
-    """By the Python that has sparkmagic and its configuration; one that has none says how to end it."""
+    """By a Python without sparkmagic, with its configuration; one without requests says how to end it."""
     environment = sparkmagic_kernels.configuration(tmp_path / "sparkmagic", livy_server.url)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -227,13 +227,13 @@ async def test_a_run_on_livy_is_ended_without_its_kernel(stop, page, livy_server
         assert (await page(folder))["attachable"]
 
         ours = stopping.COMMAND
-        monkeypatch.setattr(stopping, "COMMAND", (sys.executable, "-c", WITHOUT_SPARKMAGIC))
+        monkeypatch.setattr(stopping, "COMMAND", (sys.executable, "-c", WITHOUT_REQUESTS))
         await stop(folder)
         answer = await answered(page, folder)
         assert answer["outcome"] == "runs" and answer["how"].endswith(f"DELETE {livy_server.url}/sessions/{session}")
         epochs = sum(event["kind"] == "epoch" for event in folder.events())
 
-        monkeypatch.setattr(stopping, "COMMAND", (str(sparkmagic_kernels.PYTHON), *ours[1:]))
+        monkeypatch.setattr(stopping, "COMMAND", ours)
         await stop(folder)
         answer = await answered(page, folder)
         assert answer["outcome"] == "stopped", answer

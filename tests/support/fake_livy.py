@@ -52,6 +52,7 @@ class FakeLivy:
         self.state = "idle"
         self.deaf = ""  # how the session of a driver that has died answers: "accepts", or "fails"
         self.names = {}
+        self.created = []  # the bodies of the requests for a session
         self.statements, self.jobs, self.seen = [], {}, []
         self.faults = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
@@ -69,12 +70,17 @@ class FakeLivy:
 
     def answer(self, method, path, body):
         """(status, JSON) of a request."""
-        parts = path.strip("/").split("/")
+        parts = path.partition("?")[0].strip("/").split("/")
         if path == "/version":
             return 200, {"version": "0.0"}
+        if parts == ["sessions"]:
+            return self._sessions(method, body)
         if self.state == "gone" or parts[1] != "7":
             return 404, {"msg": f"Session '{parts[1]}' not found."}
         rest = parts[2:]
+        if method == "DELETE" and not rest:
+            self.state = "gone"
+            return 200, {"msg": "deleted"}
         if rest == ["state"] or not rest:
             return 200, {"id": 7, "state": self.state, "kind": "pyspark", **self.about}
         if rest == ["connect"]:
@@ -94,6 +100,15 @@ class FakeLivy:
         if rest[0] == "jobs":
             return 500, "java.util.NoSuchElementException"
         return 404, None
+
+    def _sessions(self, method, body):
+        """Another session is of the same number, but has a name of its own."""
+        if method == "POST":
+            self.state, self.about = "idle", {"name": body.get("name")}
+            self.created.append(body)
+            return 201, {"id": 7, "state": "starting", "kind": body.get("kind"), **self.about}
+        listed = [] if self.state == "gone" else [{"id": 7, "state": self.state, "kind": "pyspark", **self.about}]
+        return 200, {"from": 0, "total": len(listed), "sessions": listed}
 
     def _deaf(self, method, rest):
         if self.deaf == "fails":
