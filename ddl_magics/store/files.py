@@ -59,8 +59,8 @@ def read_bounded(path: Path, most: int) -> bytes:
     """The content of a file that may be a stranger's.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: it is a pipe, a device or a folder, or longer than `most` bytes.
+        OSError: it cannot be read, or is a folder.
+        ValueError: it is a pipe or a device, or longer than `most` bytes.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # a pipe would block
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

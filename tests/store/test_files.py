@@ -23,6 +23,18 @@ def test_an_old_folder_that_was_left_goes_and_what_else_is_there_stays(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"left-new", "other-old", "left-file", "left-link"}
 
 
+def test_a_file_is_read_up_to_a_size(tmp_path):
+    (tmp_path / "file").write_text("12345")
+    assert files.read_bounded(tmp_path / "file", 5) == b"12345"
+    with pytest.raises(ValueError, match="too long"):
+        files.read_bounded(tmp_path / "file", 4)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="no file"):
+        files.read_bounded(tmp_path / "pipe", 4)
+    with pytest.raises(OSError, match="directory"):
+        files.read_bounded(tmp_path, 4)
+
+
 def test_the_reason_of_an_error_is_the_systems_words_or_those_of_the_first_file_of_a_tree():
     assert files.reason_of(OSError(errno.ENOSPC, "No space left on device", "x")) == "No space left on device"
     assert files.reason_of(OSError("closed")) == "closed"

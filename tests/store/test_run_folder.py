@@ -54,7 +54,9 @@ def test_events_keep_their_order_and_end_before_a_half_written_line():
     with open(folder.path / "events.jsonl", "a") as file:
         file.write('{"seq": 4, "te')
     assert [event["seq"] for event in folder.events()] == [1, 2, 3]
-    assert list(store.RunFolder(folder.path / "none").events()) == []
+    assert folder.events_bytes() == (folder.path / "events.jsonl").stat().st_size
+    none = store.RunFolder(folder.path / "none")
+    assert list(none.events()) == [] and none.events_bytes() == 0
 
 
 def test_a_run_whose_owner_died_reads_lost():
@@ -115,6 +117,7 @@ def test_clocks_of_hosts_may_differ(monkeypatch, ahead):
     claim(folder, host="elsewhere")
     real = time.time
     monkeypatch.setattr(owner, "_clocks", {})
+    monkeypatch.setattr(time, "monotonic", lambda: owner.CLOCK_SECONDS / 2)  # of a host that was just booted
     monkeypatch.setattr(time, "time", lambda: real() + ahead)
     assert folder.record().state == ev.RUNNING
 
@@ -292,6 +295,15 @@ def test_what_a_view_can_do_without_is_left_out():
     record = folder.record()
     assert (record.ended, record.failure) == (None, {"host": "h"})
     assert record.progress == {"epochs": 2, "metrics": {"loss": 1.0}}
+
+
+def test_surrogates_that_json_cannot_take_back_are_replaced():
+    """Python's names of files that are no UTF-8 have some; what is written elsewhere must be UTF-8."""
+    folder = stored()
+    change(folder, failure={"message": "no file caf\udce9"})
+    assert folder.record().failure == {"message": "no file caf?"}
+    folder.update({"ended": 5.0})
+    assert b"udce9" not in (folder.path / "run.json").read_bytes()
 
 
 def test_a_damaged_owner_makes_a_run_lost_and_not_unreadable():

@@ -94,6 +94,12 @@ def test_a_search_whose_owner_died_reads_lost_and_can_be_taken_over():
     assert folder.has_live_owner() and not folder.requested("stop")
 
 
+def test_a_search_that_ended_is_never_lost():
+    folder = search(state=ev.FINISHED)
+    claim(folder, **dead_process())
+    assert folder.record().state == ev.FINISHED
+
+
 def test_a_search_that_failed_is_taken_over_and_one_that_another_process_follows_is_not():
     folder = search(state=ev.FAILED)
     folder.take_over()
