@@ -51,9 +51,10 @@ def test_an_unknown_compression_is_refused(text):
         compression.read(text)
 
 
-def test_compressions_are_read():
-    assert compression.read("bf16") == ("bf16", 1.0)
-    assert compression.read("topk:0.01") == ("topk", 0.01)
+@pytest.mark.parametrize(("text", "read"), [("bf16", ("bf16", 1.0)), ("topk:0.01", ("topk", 0.01))])
+def test_compressions_are_read_and_shown_alike(text, read):
+    assert compression.read(text) == read
+    assert compression.read(text).text == text
 
 
 @pytest.mark.parametrize("transport", BETWEEN_HOSTS)

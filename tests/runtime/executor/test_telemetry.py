@@ -1,5 +1,6 @@
 """What is measured of a rank's process: nothing of one that has ended."""
 
+import os
 import subprocess
 import sys
 import time
@@ -26,6 +27,12 @@ def test_a_process_that_has_ended_has_no_memory_to_show():
     finally:
         process.kill()
         process.wait()
+
+
+def test_there_is_no_rate_between_two_calls_at_once(monkeypatch):
+    sampler = ProcessSampler(os.getpid())
+    monkeypatch.setattr(telemetry.time, "monotonic", lambda: 7.0)
+    assert sampler.sample() is None and sampler.sample() is None
 
 
 def test_a_process_that_is_about_to_end_and_has_given_its_memory_back_is_not_measured(tmp_path, monkeypatch):
