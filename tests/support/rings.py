@@ -107,6 +107,17 @@ class ThreadRing:
         self.each(lambda rank: rank.close("the test is over"))
 
 
+def rank_on(ring, channel=None, **options):
+    """The rank of a run that meets the others on its collective. options: of the run's spec."""
+    from ddl_magics.runtime.rank import Rank, RankConfig
+    from ddl_magics.runtime.run_spec import RunSpec
+
+    spec = RunSpec(workers=ring.size, seed=11, **options)
+    rank = Rank(RankConfig(spec, CREDENTIALS, ("", 0), "none", executor_cores=1, rank=ring.rank), channel)
+    rank.peers.ring = ring
+    return rank
+
+
 class ForkedRank:
     """A fork of a process that has imported what a rank needs, which takes longer than most of what ranks do in tests.
 

@@ -6,14 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from support import comparison, launch
-from support.rings import ThreadRing
+from support.rings import ThreadRing, rank_on
 
 from ddl_magics.runtime.gradients import sync_batchnorm, within_step
 from ddl_magics.runtime.gradients.traced_step import TracedStep
-from ddl_magics.runtime.rank import Rank, RankConfig
-from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.training.share import Share
-from ddl_magics.runtime.transport.credentials import Credentials
 
 #: Models that --sync-batchnorm is for; those that ask for it themselves are in tests/equality/test_equality.py, some
 #: over two hosts in test_hosts.py, and these with Keras 2 in ../training/test_keras2.py.
@@ -55,15 +52,10 @@ def said(ended):
 
 def layer(ring, rows):
     """What synchronizes a layer of the rank of `ring`, while a step with so many rows is traced."""
-    config = RankConfig(
-        RunSpec(workers=ring.size, seed=11), Credentials("test", b""), ("", 0), "none", executor_cores=1, rank=ring.rank
-    )
-    rank = Rank(config, channel=None)
-    rank.peers.ring = ring
-    traced = TracedStep()
+    rank, traced = rank_on(ring), TracedStep()
     traced.enter(of_rows(rows))
     within = within_step.WithinStep(rank.peers, rank.errors, traced)
-    return sync_batchnorm.SyncBatchNorm(config, rank.reporter, traced, within, object)
+    return sync_batchnorm.SyncBatchNorm(rank.config, rank.reporter, traced, within, object)
 
 
 def of_rows(rows):
