@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from ddl_magics.serving.kafka_writer import KafkaWriter
 
-#: A file is complete at this size or age, and flushed this often.
+#: A file is complete at this size or age, which is looked at this often.
 ROTATE_BYTES = 16 * 2**20
 ROTATE_SECONDS = 60.0
 FLUSH_SECONDS = 1.0
@@ -104,8 +104,8 @@ def _finite(value: Any) -> Any:
 class RequestLog:
     """Where a server logs its requests: a thread writes them. One thread calls it; no method but `close` blocks.
 
-    A subclass has `_write(records)`, called with what has arrived, or with nothing after `FLUSH_SECONDS`; and
-    `_finish()`. Both run in the thread.
+    A subclass has `_write(record)`; `_settle()`, called once what has arrived is written, or after `FLUSH_SECONDS`; and
+    `_finish()`. All run in the thread.
     """
 
     def __init__(self) -> None:
@@ -143,13 +143,24 @@ class RequestLog:
         closed = False
         while not closed:
             records, closed = self._arrived()
-            try:
-                self._write(records)
-            except Exception as error:  # a full disk, a broker that is gone: the model is served all the same
-                self._dropped += len(records)
-                print(f"the log of requests cannot be written: {error}", flush=True)
+            self._write_all(records)
             self._values_written += sum(map(_values, records))
         self._finish()
+
+    def _write_all(self, records: Iterable[Record]) -> None:
+        problem: Exception | None = None  # a full disk, a broker that is gone: the model is served all the same
+        for record in records:
+            try:
+                self._write(record)
+            except Exception as error:
+                self._dropped += 1
+                problem = error
+        try:
+            self._settle()
+        except Exception as error:
+            problem = error
+        if problem is not None:
+            print(f"the log of requests cannot be written: {problem}", flush=True)
 
     def _arrived(self) -> tuple[list[Record], bool]:
         """(the records that wait, whether there will be no more); waits for the first of them."""
@@ -164,7 +175,10 @@ class RequestLog:
             return records, True
         return records, False
 
-    def _write(self, records: Iterable[Record]) -> None:
+    def _write(self, record: Record) -> None:
+        raise NotImplementedError
+
+    def _settle(self) -> None:
         raise NotImplementedError
 
     def _finish(self) -> None:
@@ -196,11 +210,11 @@ class FolderLog(RequestLog):
         self._number = 0
         super().__init__()
 
-    def _write(self, records: Iterable[Record]) -> None:
-        for record in records:
-            self._file(record["model"], record["version"]).append(encode(record))
+    def _write(self, record: Record) -> None:
+        self._file(record["model"], record["version"]).append(encode(record))
+
+    def _settle(self) -> None:
         for key, file in list(self._files.items()):
-            file.flush()
             if file.size >= ROTATE_BYTES or time.monotonic() - file.since >= self._rotate_seconds:
                 self._files.pop(key).complete()
 
@@ -238,9 +252,10 @@ class KafkaLog(RequestLog):
         """Records that could not be written."""
         return self._dropped + self._writer.dropped
 
-    def _write(self, records: Iterable[Record]) -> None:
-        for record in records:
-            self._writer.send(record["id"], encode(record)[:-1])
+    def _write(self, record: Record) -> None:
+        self._writer.send(record["id"], encode(record)[:-1])
+
+    def _settle(self) -> None:
         self._writer.flush(0)
 
     def _finish(self) -> None:
@@ -252,20 +267,24 @@ class _GrowingFile:
 
     def __init__(self, path: Path) -> None:
         self._path, self._growing = path, path.with_name(f".{path.name}")
-        self._file = self._growing.open("xb")
+        self._file = self._growing.open("xb", buffering=0)
         with contextlib.suppress(OSError):  # a file system without locks
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self.size, self.since = 0, time.monotonic()
 
     def append(self, line: bytes) -> None:
-        self._file.write(line)
-        self.size += len(line)
-
-    def flush(self) -> None:
-        self._file.flush()
+        """OSError, and nothing of the line is in the file, where the disk has no room for it."""
+        written = 0
+        try:
+            while written < len(line):
+                written += self._file.write(line[written:])
+        except OSError:
+            self._file.truncate(self.size)
+            self._file.seek(self.size)
+            raise
+        self.size += written
 
     def complete(self) -> None:
-        self._file.flush()
         os.rename(self._growing, self._path)  # while it is locked: nobody else completes it meanwhile
         self._file.close()
 

@@ -1,11 +1,14 @@
 """The log of requests: whole files under final names, nothing lost by a kill, nothing that is no JSON."""
 
+import io
 import json
 import os
 import socket
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -122,7 +125,7 @@ def test_texts_that_wait_have_a_bound_of_memory(tmp_path, monkeypatch):
 
 def test_no_request_waits_for_a_disk(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(request_log, "MAX_WAITING", 10)
-    monkeypatch.setattr(FolderLog, "_write", lambda self, records: time.sleep(0.5))
+    monkeypatch.setattr(FolderLog, "_settle", lambda self: time.sleep(0.5))
     log = FolderLog(tmp_path)
     for number in range(100):
         log.write(_record(number))
@@ -140,11 +143,37 @@ def test_waiting_records_have_a_bound_of_memory(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_is_told_and_counted(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(request_log._GrowingFile, "append", Mock(side_effect=OSError(28, "No space left on device")))
+    """What is there gets its name all the same, and has no half record."""
+    full = limited(monkeypatch, 1000)
     log = FolderLog(tmp_path)
-    log.write(_record())
+    for number in range(20):
+        log.write(_record(number))
     log.close()
-    assert log.dropped == 1 and "No space left" in capsys.readouterr().out
+    logged = [line["id"] for line in _lines(tmp_path)]
+    assert full.is_set() and logged == [str(number) for number in range(len(logged))] and 1 < len(logged) < 10
+    assert log.dropped == 20 - len(logged) and "No space left" in capsys.readouterr().out
+
+
+def limited(monkeypatch, size):
+    """A disk takes so many bytes of each file. An event that is set once one is full."""
+    full = threading.Event()
+
+    class File(io.FileIO):
+        def __init__(self, path, mode, buffering):
+            super().__init__(path, mode)
+
+        def write(self, data):
+            room = size - self.tell()
+            if not room:
+                full.set()
+                raise OSError(28, "No space left on device")
+            return super().write(data[:room])
+
+    plain = Path.open
+    monkeypatch.setattr(
+        Path, "open", lambda path, mode="r", **more: (File if mode == "xb" else plain)(path, mode, **more)
+    )
+    return full
 
 
 def test_a_log_is_a_folder_of_this_machine_or_a_topic():
