@@ -34,7 +34,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, islice, zip_longest
@@ -73,6 +73,8 @@ _QUICK = f"not ({_SLOW} or spark or ranks)"
 _OTHERS = f"(spark or ranks) and not ({_SLOW})"
 _NOT_QUICK = ("tests/serving/test_serving.py", "tests/runtime/training/test_checkpointing.py")
 
+#: A seed has at most so many mutants of one kind.
+_MOST_ALIKE = 60
 #: Of the test files of other rooms that import a file, so many are asked.
 _STRANGERS = 3
 
@@ -453,13 +455,21 @@ def plan(options: argparse.Namespace, record: Record) -> list[tuple[str, mutatio
     """The mutants to try, each with its room: rooms take turns."""
     rooms = options.room or list(ROOMS)
     turns = zip_longest(*([(room, mutant) for mutant in chosen(room, options.seed)] for room in rooms))
-    pairs = (pair for turn in turns for pair in turn if pair and pair[1].key not in equivalent())
+    pairs = _few_alike(pair for turn in turns for pair in turn if pair and pair[1].key not in equivalent())
     if options.again:
         survived = {key for key, line in record.lines.items() if line["outcome"] == "survived"}
         return [pair for pair in pairs if pair[1].key in survived and options.only in pair[1].key]
     if options.only:
         return [pair for pair in pairs if options.only in pair[1].key][: options.count]
     return [pair for pair in islice(pairs, options.count) if pair[1].key not in record.lines]
+
+
+def _few_alike(pairs: Iterable[tuple[str, mutations.Mutant]]) -> Iterator[tuple[str, mutations.Mutant]]:
+    kinds: Counter[str] = Counter()
+    for room, mutant in pairs:
+        if kinds[mutant.kind] < _MOST_ALIKE:
+            kinds[mutant.kind] += 1
+            yield room, mutant
 
 
 def _alone(arguments: list[str], record: Path) -> None:
