@@ -13,7 +13,7 @@ import pytest
 from livy.endpoint import Endpoint, named
 from livy.gateway import gateway
 from support import holdings, processes
-from support.cluster_notebooks import KINDS, Notebook
+from support.cluster_notebooks import KINDS, LOOKALIKES, LookAlikeNotebook, Notebook
 from support.monitoring_logs import FEATURES, ROWS, lines, requests, write_whole
 from support.trainings import cell
 from support.until import until
@@ -58,6 +58,12 @@ def kinds(*slow):
         yield pytest.param(kind, marks=[*marks, pytest.mark.slow] if kind in (*slow, "gateway") else marks)
 
 
+def and_lookalikes():
+    """Parameters of `notebook`: those of all tests, and the stand-ins for services that are like Livy."""
+    more = [pytest.param(kind, marks=[pytest.mark.livy, pytest.mark.slow]) for kind in LOOKALIKES]
+    return pytest.mark.parametrize("notebook", [*kinds("ipython"), *more], indirect=True)
+
+
 @pytest.fixture(scope="module")
 def livy(request):
     """The Livy of the tests (livy.endpoint.Endpoint)."""
@@ -90,6 +96,11 @@ def notebook(request, tmp_path_factory):
     if kind == "embedded":
         yield given("embedded")
         return
+    if kind in LOOKALIKES:
+        notebook = LookAlikeNotebook(kind, tmp_path_factory.mktemp(kind), given("livy"))
+        yield notebook
+        notebook.close()
+        return
     before = given("front") if kind == "gateway" else None
     notebook = Notebook(kind, tmp_path_factory.mktemp(kind), given("livy"), before)
     if re.match("UsageError: .*(slot|dynamicAllocation)", notebook.first.text):
@@ -106,6 +117,7 @@ def assert_refused(notebook, cell, says):
     assert answer.traceback == ""
 
 
+@and_lookalikes()
 def test_the_first_cell_trains_and_says_how_it_goes(notebook):
     answer = notebook.first
     assert answer.error == "", answer.traceback
@@ -119,6 +131,7 @@ def test_the_first_cell_trains_and_says_how_it_goes(notebook):
     assert notebook.value("[event['seq'] for event in digits.events] == list(range(1, len(digits.events) + 1))")
 
 
+@and_lookalikes()
 def test_the_history_is_the_embedded_sparks(notebook, embedded):
     """Which is one process': tests/equality."""
     assert len(notebook.history["loss"]) == 3
@@ -128,11 +141,13 @@ def test_the_history_is_the_embedded_sparks(notebook, embedded):
         assert notebook.history["loss"] == pytest.approx(embedded.history["loss"], rel=ELSEWHERE)
 
 
+@and_lookalikes()
 def test_each_rank_has_its_log(notebook):
     assert notebook.value("[digits.logs(rank) for rank in (0, 1)]") == ["trained by 0\n", "trained by 1\n"]
     assert notebook.value("list(digits.workers['rank'])") == [0, 1]
 
 
+@and_lookalikes()
 def test_the_model_comes_back_with_its_weights(notebook, tmp_path):
     from keras.models import load_model
 
@@ -313,6 +328,7 @@ def test_a_mistake_is_one_line(notebook, line, says):
     assert_refused(notebook, f"%%distributed {line}\n1", says)
 
 
+@and_lookalikes()
 def test_a_failure_names_its_rank_and_shows_the_remote_traceback(notebook):
     answer = notebook.kernel.run("%%distributed --name bad\nif ddl.rank == 1:\n    raise ValueError('bad share')")
     assert answer.error == "DistributedCellError" and answer.message.startswith("bad, rank 1 on ")
