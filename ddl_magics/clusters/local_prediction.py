@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ddl_magics.clusters.local_spark import is_connect
 from ddl_magics.errors import CannotScore
+
+if TYPE_CHECKING:
+    from ddl_magics.runtime.data.records import Inputs
+    from ddl_magics.runtime.data.transform import Transform
 
 
 def is_pandas(rows: Any) -> bool:
@@ -39,19 +43,52 @@ def predict_here(
     Raises:
         CannotScore: a column is missing, or is no numbers.
     """
+    inputs = _numbers(rows, features) if is_pandas(rows) else rows
+    predicted = model.predict(inputs, batch_size=batch_size, verbose=0)
+    if isinstance(predicted, list | tuple):
+        predicted = dict(zip(model.output_names, predicted, strict=True))
+    return _beside(rows, predicted if isinstance(predicted, Mapping) else {"": predicted}, output)
+
+
+def predict_columns_here(
+    model: Any,
+    rows: Any,
+    inputs: Inputs,
+    output: str = "prediction",
+    batch_size: int = 1024,
+    transform: Transform | None = None,
+    transform_batches: bool = False,
+) -> Any:
+    """The same of a pandas DataFrame whose columns become tensors as those of --data did when the model was trained.
+
+    Args:
+        model, rows, output, batch_size: as for `predict_here`.
+        inputs: how they become tensors.
+        transform, transform_batches: the function of --transform, and whether it takes batches.
+
+    Raises:
+        CannotScore: a column is missing or of another kind, a row cannot be read, or the model takes windows of rows.
+    """
+    from ddl_magics.runtime.data.columns import DataError
+    from ddl_magics.runtime.scoring.pandas_rows import predictions
+    from ddl_magics.runtime.scoring.predictor import prepared
+
+    if transform is not None:
+        inputs = {**inputs, "transform": prepared(transform, transform_batches)}
+    try:
+        return _beside(rows, predictions(model, rows, inputs, batch_size), output)
+    except DataError as error:
+        raise CannotScore(str(error)) from None
+
+
+def _beside(rows: Any, outputs: Mapping[str, Any], output: str) -> Any:
+    """A pandas DataFrame of the rows, if they are one, and a model's outputs: `output`, or `output_NAME` of several."""
     import numpy as np
     import pandas as pd
 
-    inputs = _numbers(rows, features) if is_pandas(rows) else rows
-    predicted = model.predict(inputs, batch_size=batch_size, verbose=0)
-    if isinstance(predicted, Mapping):
-        columns = {f"{output}_{name}": values for name, values in predicted.items()}
-    elif isinstance(predicted, list | tuple):
-        columns = {f"{output}_{name}": values for name, values in zip(model.output_names, predicted, strict=True)}
-    else:
-        columns = {output: predicted}
-    frame = rows.copy() if is_pandas(rows) else pd.DataFrame(index=range(len(next(iter(columns.values())))))
-    for name, values in columns.items():
+    frame = rows.copy() if is_pandas(rows) else pd.DataFrame(index=range(len(next(iter(outputs.values())))))
+    for output_name, values in outputs.items():
+        name = f"{output}_{output_name}" if output_name else output
         if name in frame:
             raise CannotScore(f"the DataFrame has a column {name!r}: name another with output=")
         array = np.asarray(values)

@@ -68,7 +68,7 @@ class Trained:
     reference: Path | None = None
 
 
-def export(trained: Trained, path: str | Path, format: str = "mlflow", example: Example | None = None) -> Path:
+def export(trained: Trained, path: str | Path, format: str = "keras", example: Example | None = None) -> Path:
     """Write a trained model to a new folder, and return its path.
 
     Args:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ddl_magics.clusters.local_prediction import is_pandas, is_spark, predict_here
+from ddl_magics.clusters.local_prediction import is_pandas, is_spark, predict_columns_here, predict_here
 from ddl_magics.clusters.scoring import DataFrame, evaluate, predict, training_inputs
 from ddl_magics.dashboard.pictures import Picture, pictures
 from ddl_magics.errors import (
@@ -410,8 +410,7 @@ class Run:
         """A DataFrame with the predictions of the trained model beside its columns; waits for the end of the run.
 
         Of a Spark DataFrame it is one, and lazy: Spark scores the rows where they are. `ddl_magics.predict` says more.
-        Of arrays, or of a pandas DataFrame for a run without --data, it is a pandas DataFrame, predicted in this
-        process.
+        Of a pandas DataFrame, or of arrays, it is a pandas DataFrame, predicted in this process.
 
         Args:
             df: a DataFrame of this kernel's Spark session, a pandas DataFrame, or what the model's `predict` takes.
@@ -425,15 +424,15 @@ class Run:
             CannotScore: a column is missing or of another kind, or the first row cannot be scored.
             DistributedCellError, LookupError: as `model`.
         """
-        is_frame = is_pandas(df)
-        if is_frame and self.spec.data is not None:
-            raise CannotScore(
-                f"{self.name} was trained with --data, on columns of Spark: %ddl spark defines spark, and "
-                "spark.createDataFrame(df) makes a DataFrame of it"
-            )
-        if transform is None and (is_frame or not is_spark(df)):
-            model = self.model(options.pop("custom_objects", None), index=index, rank=rank)
-            return predict_here(model, df, features, **{k: v for k, v in options.items() if k != "on_error"})
+        as_in_training = is_pandas(df) and features is None and self.spec.data is not None
+        if as_in_training or (transform is None and not is_spark(df)):
+            here = {name: value for name, value in options.items() if name not in ("custom_objects", "on_error")}
+            function = self._transform(transform) if as_in_training else {}
+            model = self.model(options.get("custom_objects"), index=index, rank=rank)
+            if not as_in_training:
+                return predict_here(model, df, features, **here)
+            columns = training_inputs(self.name, self.spec, self.events)
+            return predict_columns_here(model, df, columns, **function, **here)
         inputs = self._inputs(features)
         return predict(df, self._model_file(index, rank), features=inputs, **self._transform(transform), **options)
 
@@ -514,7 +513,7 @@ class Run:
     def export(
         self,
         path: str | Path,
-        format: str = "mlflow",
+        format: str = "keras",
         *,
         example: Example | None = None,
         custom_objects: Mapping[str, Any] | None = None,
@@ -528,7 +527,7 @@ class Run:
 
         Args:
             path: the folder.
-            format: "mlflow"; "saved_model", which is a version's folder of TensorFlow Serving; "onnx"; "keras"; or
+            format: "keras"; "mlflow"; "saved_model", a version's folder of TensorFlow Serving; "onnx"; or
                 "litert".
             example: rows of the model's inputs, an array or a dict of arrays; zeros if left out.
             custom_objects: as for `model`.
@@ -546,7 +545,7 @@ class Run:
         self,
         name: str,
         uri: str | Path,
-        format: str = "mlflow",
+        format: str = "keras",
         *,
         alias: str | None = None,
         example: Example | None = None,

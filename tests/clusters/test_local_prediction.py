@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ddl_magics.clusters.local_prediction import predict_here
+from ddl_magics.clusters.local_prediction import predict_columns_here, predict_here
 from ddl_magics.errors import CannotScore
 
 
@@ -40,3 +40,54 @@ def test_arrays_and_pandas_are_predicted_here():
 def test_what_cannot_be_predicted_is_one_line(arguments, says):
     with pytest.raises(CannotScore, match=says):
         predict_here(SUM, ROWS, **arguments)
+
+
+#: Two numbers of different dtypes as a matrix, and a text: what --data has made of the columns.
+INPUTS = {
+    "columns": [
+        {"name": "b", "dtype": "<f8", "depth": 0, "vector": False},
+        {"name": "a", "dtype": "<i8", "depth": 0, "vector": False},
+        {"name": "name", "dtype": "S", "depth": 0, "vector": False},
+    ],
+    "tensors": [[0], [1], [2]],
+    "uses": ["floatx", "int64", "string"],
+    "shapes": [[], [], []],
+    "features": {"b": 0, "a": 1, "name": 2},
+}
+
+
+def features(inputs):
+    """What the model gets, as two outputs."""
+    assert inputs["b"].dtype == np.float32 and inputs["a"].dtype == np.int64
+    return {"sum": inputs["b"] + inputs["a"], "name": inputs["name"].numpy()}
+
+
+TRAINED = SimpleNamespace(predict_on_batch=features, weights=[])
+
+
+def test_columns_of_pandas_become_the_tensors_of_training_here():
+    frame = predict_columns_here(TRAINED, ROWS, INPUTS, batch_size=1)
+    assert list(frame) == ["a", "b", "name", "prediction_sum", "prediction_name"]
+    assert frame["prediction_sum"].tolist() == [4.5, 6.5] and frame["prediction_name"].tolist() == [b"x", b"y"]
+    doubled = predict_columns_here(
+        SimpleNamespace(predict_on_batch=lambda values: values, weights=[]),
+        ROWS,
+        INPUTS,
+        transform=lambda row: 2 * row["b"],
+    )
+    assert doubled["prediction"].tolist() == [7.0, 9.0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "inputs", "says"),
+    [
+        (ROWS[["a", "b"]], {}, "features name: df has no such column"),
+        (ROWS.assign(name=[1, 2]), {}, "column 'name' of df is of another kind than in training"),
+        (ROWS.assign(name=["x", None]), {}, "df cannot be scored: column 'name': "),
+        (ROWS[:0], {}, "df has no rows"),
+        (ROWS, {"window": {}}, "the model takes windows of several rows, which Spark makes: give a Spark DataFrame"),
+    ],
+)
+def test_columns_that_are_not_those_of_training_are_one_line(rows, inputs, says):
+    with pytest.raises(CannotScore, match=says):
+        predict_columns_here(TRAINED, rows, {**INPUTS, **inputs})

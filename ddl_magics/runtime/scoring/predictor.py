@@ -162,7 +162,7 @@ def prepared(function: Transform, by_batch: bool) -> Transform:
 def inputs_of(frame: DataFrame, features: Sequence[str] | Inputs, transform: Transform | None = None) -> Inputs:
     """How the columns of `frame` become a model's inputs. transform: of `prepared`. Raises `DataError`, one line."""
     if isinstance(features, dict):
-        columns = _columns_in_frame(features["columns"], frame)
+        columns = columns_in_frame(features["columns"], frame)
         model_inputs: Inputs = {**features, "columns": columns}
     else:
         choice = choose(FRAME, frame, Roles(features=list(features)))
@@ -171,7 +171,7 @@ def inputs_of(frame: DataFrame, features: Sequence[str] | Inputs, transform: Tra
     return model_inputs if transform is None else {**model_inputs, "transform": transform}
 
 
-def _columns_in_frame(columns: Sequence[Column], frame: DataFrame) -> list[Column]:
+def columns_in_frame(columns: Sequence[Column], frame: DataFrame) -> list[Column]:
     """The columns of training in `frame`."""
     names = [column["name"] for column in columns]
     check_columns(_FEATURES, names, FRAME, list(map(str, frame.columns)))
