@@ -182,6 +182,29 @@ def test_a_log_is_a_folder_of_this_machine_or_a_topic():
     assert "secret" not in str(caught.value)
 
 
+def test_records_go_to_a_topic_and_what_a_broker_refuses_is_counted_soon():
+    class Writer:
+        """Learns when it is flushed what the broker has refused."""
+
+        sent, refused, dropped = [], 0, 0
+
+        def send(self, key, value):
+            self.sent.append((key, json.loads(value)))
+            self.refused += key == "2"
+
+        def flush(self, seconds):
+            self.dropped, self.refused = self.dropped + self.refused, 0
+            return 1 if seconds else 0  # one is left when the server ends
+
+    log = request_log.KafkaLog(Writer())
+    for number in (1, 2, 3):
+        log.write(_record(number))
+    until(lambda: log.dropped == 1, 10)
+    log.close()
+    assert [(key, record["id"]) for key, record in Writer.sent] == [(number, number) for number in "123"]
+    assert log.dropped == 2
+
+
 def test_on_a_disk_without_locks_a_file_is_nobodys_after_ten_minutes(tmp_path, monkeypatch):
     monkeypatch.setattr(request_log.fcntl, "flock", Mock(side_effect=OSError("no locks")))
     left = tmp_path / f".my-digits-3-{socket.gethostname()}-1-1.jsonl"
