@@ -10,12 +10,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from support.channels import SentFrames
+from support.until import until
 
 from ddl_magics.options.parsing import parse
 from ddl_magics.runtime import stopping
 from ddl_magics.runtime.checkpoints.checkpoint import Position
 from ddl_magics.runtime.collectives.announcement import BARRIER, EPOCH, STEP, USER, Announcement
 from ddl_magics.runtime.collectives.collective import Timings
+from ddl_magics.runtime.rank import pulse
 from ddl_magics.runtime.rank.config import JobConfig, RankConfig
 from ddl_magics.runtime.rank.peers import Peers
 from ddl_magics.runtime.rank.progress import Progress, StepTimings
@@ -24,7 +26,7 @@ from ddl_magics.runtime.rank.rank import HookErrors, Rank
 from ddl_magics.runtime.rank.reporter import Reporter
 from ddl_magics.runtime.rank.stop import Stop
 from ddl_magics.runtime.rank_end import RankEnd
-from ddl_magics.runtime.transport import messages
+from ddl_magics.runtime.transport import messages, wire
 from ddl_magics.runtime.transport.credentials import Credentials
 from ddl_magics.runtime.transport.messages import CHUNK_BYTES
 
@@ -209,6 +211,25 @@ def test_a_pulse_tells_where_a_rank_is_and_whether_it_moves_or_waits():
 )
 def test_where_a_rank_is_in_words(fit, epoch, step, where):
     assert Pulse(fit, epoch, step, 0, True, False).where == where
+
+
+def test_a_rank_reports_and_pulses_through_its_channel(monkeypatch):
+    monkeypatch.setattr(pulse, "SECONDS", 0.01)
+    reported, pulses = SentFrames(), SentFrames()
+    rank = Rank(config(), reported)
+    rank.reporter.notice("info", "a")
+    assert [(kind, event["message"]) for kind, (event,) in reported.sent] == [(messages.EVENTS, "a")]
+    rank.peers.timings.add(1.0, Timings(0.25, 0.5, 0.25))
+    assert rank.peers.timings.waited == 1.0
+    rank.progress.step = 7
+    pulse.start(rank, pulses)
+    until(lambda: len(pulses.sent) > 1, 10)
+    assert pulses.sent[1] == (messages.PULSE, Pulse.of(rank)._asdict())
+    pulses.send_json = ended  # so does the thread
+
+
+def ended(*_):
+    raise wire.ConnectionLost("the test is over")
 
 
 def test_a_line_is_shown_once_by_the_chief_alone():
