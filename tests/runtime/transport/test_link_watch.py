@@ -1,10 +1,12 @@
 """A link that is cut while data are on their way is noticed; a live peer that does not read is left alone."""
 
 import contextlib
+import socket
 import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from chaos import hosts
@@ -78,3 +80,31 @@ def test_a_peer_that_does_not_read_is_alive(short):
         peer.close(0)
         thread.join(5)
         assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("probes", "unacknowledged", "sent", "acknowledged", "cut"),
+    [
+        (0, 0, 60_000, 60_000, False),  # milliseconds: idle, which keepalive probes see to
+        (0, 0, 500, 4_000, False),
+        (0, 1, 500, 4_000, True),
+        (0, 1, 100, 700, True),
+        (3, 0, 60_000, 4_000, True),  # of a peer whose window is closed
+        (3, 0, 60_000, 200, False),  # which answers them
+        (0, 1, 4_000, 500, False),
+        (0, 1, 4_000, 4_000, False),
+    ],
+)
+def test_a_link_is_cut_where_data_have_had_no_acknowledgement(probes, unacknowledged, sent, acknowledged, cut):
+    told = link_watch._TCP_INFO.pack(probes, unacknowledged, sent, acknowledged)
+    asked = socket.IPPROTO_TCP, socket.TCP_INFO, len(told)
+    sock, link = SimpleNamespace(getsockopt=lambda *words: {asked: told}[words]), link_watch._Link(1.5)
+
+    def looks():
+        return [link.is_cut(sock, 0.5) for _ in range(4)]
+
+    assert looks() == [False, False, cut, cut]
+    silence, told = told, link_watch._TCP_INFO.pack(0, 0, 0, 0)
+    assert not any(looks()), "it answers again"
+    told = silence
+    assert looks() == [False, False, cut, cut]

@@ -16,7 +16,7 @@ from support.paths import environment
 from support.rings import CREDENTIALS, RUN, SECRET, credentials, together
 from support.until import until
 
-from ddl_magics.runtime.transport import wire
+from ddl_magics.runtime.transport import messages, wire
 from ddl_magics.runtime.transport.credentials import Credentials
 from ddl_magics.runtime.transport.wire import ConnectionLost, Identity, PeerRefused, ProtocolError
 
@@ -63,7 +63,8 @@ def test_frames_arrive_as_they_were_sent(pair):
     assert driver.recv() == (0, b"")
     assert driver.recv() == (7, b"head" + array.tobytes() + b"tail")
     assert driver.recv() == (255, b"".join(many))
-    assert driver.recv() == (3, '{"ö":[1,null]}'.encode())
+    kind, text = driver.recv()
+    assert (kind, text, messages.parse(text)) == (3, '{"ö":[1,null]}'.encode(), {"ö": [1, None]})
     assert driver.recv() == (3, b'["caf?.csv"]'), "a surrogate, of a name that is no UTF-8, would be refused as JSON"
     sent.join()
 
