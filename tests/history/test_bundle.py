@@ -372,3 +372,13 @@ def test_a_disk_with_just_enough_room_is_enough(whole, tmp_path, elsewhere, monk
     assert not any(store.runs_folder().iterdir())
     free[0] = size
     assert len(bundle.read(path).runs) == 1
+
+
+def test_a_link_among_the_files_of_a_run_is_left_out(whole, tmp_path):
+    """It may lead to any file of this user."""
+    (tmp_path / "secret.txt").write_text("secret")
+    (whole.path / "files" / "link.txt").symlink_to(tmp_path / "secret.txt")
+    (whole.path / "files" / "folder").mkdir()
+    with zipfile.ZipFile(written(whole, tmp_path)) as archive:
+        names = [name.rpartition("/")[2] for name in archive.namelist()]
+    assert "model-0.keras" in names and "link.txt" not in names and "folder" not in names

@@ -101,6 +101,18 @@ def test_a_run_s_own_model_is_loaded_and_no_other(tmp_path):
         assert prediction._lambda_layers(request, untrained.read_bytes(), {"tf": tf}) == {}
 
 
+def test_a_look_at_a_model_that_no_run_has_trained_leaves_nothing(tmp_path, data_dir):
+    assert trained_models.trust(saved(tmp_path)[1]) is None
+    assert not (data_dir / "ddl_magics").exists()
+
+
+def test_layers_with_code_alone_are_trusted_too(tmp_path):
+    file = tmp_path / "m.keras"
+    keras.Sequential([keras.Input((3,)), keras.layers.Lambda(lambda x: tf.abs(x))]).save(file)
+    trained(file)
+    assert trained_models.trust(file)["python"] == lambda_layers.this_python()
+
+
 def test_what_the_code_names_is_the_notebook_s(tmp_path, monkeypatch):
     run = trained(saved(tmp_path)[1])
     expected = run.model().predict(ROWS, verbose=0)

@@ -130,6 +130,14 @@ def test_an_owner_whose_run_was_taken_over_writes_no_heartbeat():
     assert json.loads((folder.path / "owner.json").read_text())["host"] == "elsewhere"
 
 
+def test_no_damaged_number_is_one_to_send_a_signal_to(monkeypatch):
+    """As an argument of kill, 0 is all of this process' group."""
+    monkeypatch.setattr(owner, "started", lambda pid: None)  # a system that does not tell
+    assert [owner.number_of({"pid": pid}) for pid in (-1, 0, 1, 2**31 - 1, 2**31, True, "5")] == [
+        *(None, None, 1, 2**31 - 1, None, None, None)
+    ]
+
+
 def test_a_zombie_is_dead():
     child = subprocess.Popen([sys.executable, "-c", ""])
     until(lambda: owner.started(child.pid) is None, 10)
