@@ -289,6 +289,7 @@ class Finder:
         files = list(dict.fromkeys([*(path for path in near if path in own), *strangers, *own]))
         yield Tests(tuple(path for path in files if path not in _NOT_QUICK), _QUICK)
         if not quick:
+            yield Tests(tuple(path for path in files if path in _NOT_QUICK), _QUICK)
             yield Tests(tuple(files), _OTHERS)
 
     def _near(self, file: str) -> list[str]:
