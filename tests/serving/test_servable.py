@@ -96,3 +96,13 @@ def test_the_error_of_pip_is_told_also_where_its_lines_come_in_parts(monkeypatch
     monkeypatch.setattr(environment, "MAKE_SECONDS", 60.0)
     with pytest.raises(CannotServe, match="was not made within 1 minutes"):
         run("import time; time.sleep(60)", said)
+
+
+def test_an_environment_that_could_not_be_made_is_not_there(monkeypatch, tmp_path):
+    def fail(command, began, report):
+        raise CannotServe("no room")
+
+    monkeypatch.setattr(environment, "_run", fail)
+    with pytest.raises(CannotServe, match="no room"):
+        environment._make(tmp_path / "env", ["keras==3.15.1"], print)
+    assert not (tmp_path / "env").exists()
