@@ -44,6 +44,7 @@ def test_a_report_has_charts_options_cell_and_log():
         "--no-prewarm ✓ --conf spark.cores 2",
     ):
         assert words in page.text
+    assert re.search(r"Log \d+ lines, by rank", page.text), "none is left out"
     assert "Cell model.fit(x, y)" in page.text and "0 epoch 3: loss" in page.text
     assert "--name" not in page.text and "--batch-size" not in page.text
 

@@ -14,7 +14,7 @@ from support.stored import append, finished, kill_owner, stored, stored_by_0_1_0
 
 from ddl_magics import store
 from ddl_magics.runtime import events as ev
-from ddl_magics.server import listing
+from ddl_magics.server import download, listing
 
 ROUTES = ("", "/events", "/view", "/logs/all", "/logs/0", "/export?format=csv", "/export?format=html", "/export")
 
@@ -287,7 +287,17 @@ async def test_names_are_given_and_taken_away(ask):
 
 @pytest.mark.parametrize(
     "body",
-    ["", "[]", "{", "{}", '{"state": "FINISHED"}', '{"title": 1}', '{"title": "a\\nb"}', '{"labels": "a"}']
+    [
+        "",
+        "[]",
+        "{",
+        "{}",
+        '{"state": "FINISHED"}',
+        '{"title": 1}',
+        '{"title": null}',
+        '{"title": "a\\nb"}',
+        '{"labels": "a"}',
+    ]
     + ['{"labels": [1]}', '{"labels": [" "]}', '{"title": "%s"}' % ("x" * 101), '{"labels": %s}' % (["x"] * 21)],
 )
 async def test_names_that_are_wrong_are_refused(ask, body):
@@ -329,9 +339,10 @@ async def test_a_store_that_takes_no_changes_says_so(ask, monkeypatch, verb, met
     assert (await ask(path, verb, {"title": "the one"}))[0] == 404
 
 
-async def test_exports(ask):
+async def test_exports(ask, monkeypatch):
     folder = finished(cell="print('<script>alert(1)</script>')", name="digits")
     path = f"runs/{folder.path.name}/export"
+    folder.append([{"kind": "epoch", "seq": 10**6, "time": 1.0, "rank": 0, "metrics": 3}])  # a damaged one
     _, text, response = await ask(path, format="csv")
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [row["value"] for row in rows if row["name"] == "loss" and not row["step"]] == ["1.0", "0.5"]
@@ -342,6 +353,11 @@ async def test_exports(ask):
     assert response.headers["Content-Type"].startswith("text/html")
     assert "<svg" in report and "&lt;script&gt;" in report and "<script" not in report
     assert (await ask(path, format="pdf"))[0] == 400
+    monkeypatch.setattr(download, "MAX_BYTES", folder.events_bytes() - 1)
+    code, answer, _ = await ask(path, format="csv")
+    assert code == 413 and "the run is too large to export: copy events.jsonl" in answer["message"]
+    monkeypatch.setattr(download, "MAX_BYTES", folder.events_bytes())
+    assert (await ask(path, format="csv"))[0] == 200
 
 
 async def test_a_report_is_read_in_parts_and_whole(ask, monkeypatch):

@@ -30,6 +30,13 @@ async def test_served_models_are_listed_with_what_they_have_counted(ask, invente
     assert row["latency"] == {"p50": 0.001, "p95": 0.002, "p99": None}
 
 
+async def test_a_server_that_has_not_counted_yet_has_counted_nothing(ask, invented):
+    (invented.folder / "status.json").unlink(missing_ok=True)
+    (row,) = (await ask("servers"))[1]["servers"]
+    counts = [row[name] for name in ("rate", "rates", "requests", "errors", "recent_errors", "dropped")]
+    assert counts == [0, [], 0, 0, 0, 0] and row["latency"] == {"p50": None, "p95": None, "p99": None}
+
+
 async def test_a_served_model_is_stopped(ask, invented):
     code, answer, _ = await ask("servers/digits/stop", "POST")
     assert code == 200 and answer == {"message": "digits is not served any more"}
