@@ -23,10 +23,11 @@ class DataPlan:
     """Which rows and columns become which tensors for whom. Raises `DataError`, one line.
 
     value: the DataFrame, or its name. spec: its options of --data, workers and strategy count. namespace: the
-    session's globals, where DataFrames are found by name.
+    session's globals, where DataFrames are found by name. code: what reads the files into a DataFrame, unless their
+    names say it.
     """
 
-    def __init__(self, value: Any, spec: RunSpec, namespace: Mapping[str, Any]) -> None:
+    def __init__(self, value: Any, spec: RunSpec, namespace: Mapping[str, Any], code: str = "") -> None:
         self.name: str = spec.data or "the DataFrame"
         if isinstance(value, str):
             value = frame_named("--data", value, namespace)
@@ -36,7 +37,8 @@ class DataPlan:
         self.frame = value
         choice = choose(self.name, value, Roles.from_spec(spec))
         self._names = choice.names()
-        code = sources.reader_code(spec.data) if spec.data and sources.is_files(spec.data) else ""
+        if not code and spec.data and sources.is_files(spec.data):
+            code = sources.reader_code(spec.data)
         self.columns = describe_columns(self.name, value, self._names, code)
         roles.mark_sparse(self.columns, spec.sparse or ())
         feature_columns = sum(len(tensor.columns) for tensor in choice.features)

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from ..run_spec import RunSpec
 from ..spark import spark_error
-from . import by_value, tfrecord
+from . import by_value, tables, tfrecord
 from .columns import PROBLEM, DataError, is_spark, quoted
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ _MISSING_FOR_PANDAS = "#N/A,#N/A N/A,#NA,-1.#IND,-1.#QNAN,-NaN,-nan,1.#IND,1.#QN
 #: pandas' types whose values Parquet has as whole numbers, which is all that Spark knows of them.
 _SPAN_OF_PANDAS = re.compile(r"timedelta64\[(s|ms|us|ns)\]|period\[.*\]")
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-#: What the folder of a table has that says which of its files have rows of today, and Spark's format of the table.
-_TABLES = {"_delta_log": "delta", ".hoodie": "hudi", "metadata/{v[0-9]*,[0-9]*-*}.metadata.json": "iceberg"}
 #: Files that Spark takes for no data.
 _HIDDEN = re.compile(r"\.|_(?!.*=)")
 #: In the last part of a path, which may be a pattern.
@@ -94,11 +92,13 @@ class FileSource:
     Attributes:
         frame: their rows.
         listing: a DataFrame whose `inputFiles` are the files.
+        code: what reads them into a DataFrame.
     """
 
     format: str
     frame: DataFrame
     listing: DataFrame
+    code: str = ""
 
     def uris(self) -> list[str]:
         """In the order of the files' names. Those without rows, such as `_metadata`, are left out, as Spark does."""
@@ -120,8 +120,15 @@ def source(session: Any, uri: str) -> FileSource:
     if advice:
         raise DataError(advice)
     uri = ",".join(_existing(session, path) for path in paths(uri))
+    named, version = tables.without_version(uri)
+    if next(_tables_around(session, named), None) is None:
+        named, version = uri, None
     problem, kind = "--data %s cannot be read" % uri, format_of(uri)
-    for table, folder in _tables_around(session, uri):
+    for table, folder in _tables_around(session, named):
+        if folder == str(session._jvm.org.apache.hadoop.fs.Path(named)):
+            frame, is_its_files = tables.read(session, table, folder, version)
+            code = tables.reader_code(table, folder, version)
+            return FileSource("parquet" if is_its_files else table, frame, frame, code)
         words = uri, table.capitalize(), "df = spark.read.format(%r).load(%r), and --data df" % (table, folder)
         raise DataError("--data %s: files of %s have removed rows, too: %s" % words)
     options = _OPTIONS.get(kind, {})
@@ -180,7 +187,7 @@ def _tables_around(session: Any, uri: str) -> Iterator[tuple[str, str]]:
             storage = folder.getFileSystem(session._jsc.hadoopConfiguration())
             while folder is not None and str(folder) not in seen:
                 seen.add(str(folder))
-                for name, table in _TABLES.items():
+                for name, table in tables.MARKERS.items():
                     with contextlib.suppress(Exception):  # it is no folder, or one that this user may not list
                         if storage.globStatus(Path(folder, name)):
                             yield table, str(folder)

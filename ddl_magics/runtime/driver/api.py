@@ -158,7 +158,7 @@ def _check_data(
     name = spec.data
     if not name:
         return None
-    plan = DataPlan(name, spec, frames)
+    plan = DataPlan(name, spec, frames, "" if source is None else source.code)
     files = file_feed.listed(source, spec, plan)
     return lambda sc, group: file_feed.prepare(sc, plan, group, files)
 
