@@ -57,8 +57,6 @@ def update(record: RunRecord, changes: dict[str, Any]) -> None:
     """
     if not changes or changes.keys() - UPDATES:
         raise InvalidLabels(f"only {', '.join(UPDATES[:-1])} and {UPDATES[-1]} can be changed")
-    if None in changes.values():
-        raise InvalidLabels("a title, labels or a note cannot be null")
     if not isinstance(changes.get("labels", []), list):
         raise InvalidLabels("labels must be a list of texts")
     RunFolder(record.folder).label(

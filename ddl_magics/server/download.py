@@ -35,11 +35,7 @@ def _csv(record: RunRecord) -> Iterator[str]:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(tables.METRIC_COLUMNS)
     for event in eventfile.iterate(record.folder / "events.jsonl", (b'"metrics":',)):
-        try:
-            rows = list(tables.metric_rows([event]))
-        except (KeyError, TypeError, AttributeError):
-            continue  # a damaged event
-        for created, *values in rows:
+        for created, *values in tables.metric_rows([event]):
             writer.writerow([f"{created:.6f}", *(_escape_formula(value) for value in values)])
         if text.tell() > CHUNK_CHARACTERS:
             yield text.getvalue()

@@ -295,6 +295,8 @@ async def test_names_are_given_and_taken_away(ask):
         '{"state": "FINISHED"}',
         '{"title": 1}',
         '{"title": null}',
+        '{"labels": null}',
+        '{"note": null}',
         '{"title": "a\\nb"}',
         '{"labels": "a"}',
     ]
