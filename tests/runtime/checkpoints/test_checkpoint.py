@@ -108,6 +108,18 @@ def test_the_newest_of_each_fit_is_kept_as_far_as_there_is_room(make, tmp_path, 
     assert uploaded == kept + refused, "the storage has room for all"
 
 
+def test_the_bound_is_told_in_gigabytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint_files, "KEPT_BYTES", 3 << 30)
+    warnings, files = [], []
+    for fit in range(2):
+        (tmp_path / str(fit)).touch()
+        files.append(file_of(Position(fit, 1, 0, False), tmp_path / str(fit), 2 << 30))
+    kept = CheckpointFiles(warnings.append)
+    for file in files:
+        kept.keep(file)
+    assert kept.files() == files[:1] and warnings[0].startswith("checkpoints take more than 3 GB of the driver's disk")
+
+
 def test_another_runs_checkpoints_are_looked_for_where_the_driver_has_them_then_in_the_folder(make, tmp_path):
     spec = RunSpec(resume="before", checkpoints=str(tmp_path / "folder"))
     job = type("Job", (), {"checkpoints": CheckpointFiles(print)})

@@ -90,6 +90,15 @@ def test_a_commit_counts_less_the_staler_it_is():
     np.testing.assert_allclose(fit.centre, [1.5, 2.5])
 
 
+def test_a_commit_that_is_repeated_changes_nothing_and_has_the_same_answer():
+    fit = Fit(update_rules.get("dynsgd", 2), np.zeros(2))
+    fit.commit(0, 0, 0, np.array([1.0, 1.0]), 0)
+    for _ in range(2):
+        assert fit.commit(1, 0, 0, np.array([1.0, 3.0]), 0) == 1
+    assert fit.version == 2
+    np.testing.assert_allclose(fit.centre, [1.5, 2.5])
+
+
 def test_a_commit_counts_less_the_further_the_centre_has_moved():
     fit = Fit(update_rules.get("adag-distance:eta=0.1", 1), np.array([0.0]))
     fit.commit(0, 0, 0, np.array([1.0]), 0)
@@ -105,6 +114,15 @@ def test_a_delta_older_than_the_kept_centres_gets_the_oldest():
     assert (float(fit.centre[0]), rule.history) == (3.0, 2)  # centres of versions 2 and 3 are kept
     fit.commit(1, 0, 0, np.array([1.0]), 0)
     np.testing.assert_allclose(fit.centre, [3 + 1 / 11])  # against 2.0, not against 0.0
+
+
+def test_a_delta_is_measured_from_the_centre_that_it_was_computed_against():
+    fit = Fit(update_rules.get("adag-distance:eta=0.1", 2), np.array([0.0]))
+    for seq in range(3):
+        fit.commit(0, 0, seq, np.array([1.0]), fit.version)
+    before = float(fit.centre[0])
+    fit.commit(1, 0, 0, np.array([1.0]), 2)
+    np.testing.assert_allclose(fit.centre, [before + 1 / 11])
 
 
 def test_a_centre_never_changes():

@@ -17,6 +17,7 @@ from ddl_magics.runtime import stopping
 from ddl_magics.runtime.checkpoints.checkpoint import Position
 from ddl_magics.runtime.collectives.announcement import BARRIER, EPOCH, STEP, USER, Announcement
 from ddl_magics.runtime.collectives.collective import Timings
+from ddl_magics.runtime.files.working_folder import WorkingFolder
 from ddl_magics.runtime.rank import pulse
 from ddl_magics.runtime.rank.config import JobConfig, RankConfig
 from ddl_magics.runtime.rank.peers import Peers
@@ -273,7 +274,9 @@ def test_files_are_sent_in_pieces_after_their_size_and_hash(tmp_path, monkeypatc
 
 
 def test_a_rank_keeps_each_model_once_and_knows_when_it_is_in_a_fit():
-    rank, model, other = Rank(config(), None), object(), object()
+    files = WorkingFolder("/scratch", None, False)
+    rank, model, other = Rank(config(), None, files), object(), object()
+    assert rank.files is files
     rank.begin_fit(model)
     assert rank.stop.fitting and rank.progress.training and rank.progress.fit == 0
     rank.end_fit()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ddl_magics.runtime.parameter_server.memory import Pool
-from ddl_magics.runtime.transport.buffers import Buffers
+from ddl_magics.runtime.transport.buffers import ALIGNMENT_BYTES, Buffers
 
 
 @pytest.fixture(params=[Buffers, Pool])
@@ -40,3 +40,9 @@ def test_arrays_have_the_size_and_dtype_asked_for(buffers):
         array = buffers.take(dtype, size)
         assert (array.dtype, array.size) == (dtype, size)
         del array
+
+
+def test_arrays_are_aligned():
+    buffers = Buffers()
+    held = [buffers.take(np.uint8, size) for size in (1, 100, 1000, 5000, 100_000) * 20]
+    assert not any(address(array) % ALIGNMENT_BYTES for array in held)
