@@ -230,6 +230,7 @@ def test_vectors_that_the_type_does_not_hold_are_refused():
         ([0.1, 0.5, 0.07, 12345.67], "f8", 2, None),
         ([0.1], "f8", 18, None),
         ([0.5, 12345678.91], "f8", 2, "float32"),
+        ([0.5, 2**24 + 1], "f8", 1, "float32"),
         ([1 / 3], "f8", 18, "float32"),
         ([2.0**53], "f8", 0, "float64"),
     ],

@@ -29,6 +29,11 @@ def test_a_function_of_a_row_is_mapped_over_the_rows_of_each_batch():
         np.testing.assert_allclose(image, np.full((4, 4, 1), number), rtol=1e-6)
 
 
+def test_a_function_of_a_row_knows_its_shape():
+    made = transform.applied(tf, lambda row: tf.reduce_sum(tf.ensure_shape(row, [3])), False, tf.ones((2, 3)))
+    np.testing.assert_array_equal(made, [3, 3])
+
+
 def test_dicts_weights_and_a_batch_without_rows():
     features = {"a": np.arange(4.0), "b": np.arange(8.0).reshape(4, 2)}
     dataset = tf.data.Dataset.from_tensor_slices((features, np.arange(4), np.ones(4))).batch(4)

@@ -6,6 +6,7 @@ import sys
 import time
 from types import SimpleNamespace
 
+import pytest
 from support.until import until
 
 from ddl_magics.runtime.executor import telemetry, worker
@@ -59,3 +60,19 @@ def test_a_worker_keeps_the_name_of_its_card_in_all_states():
     for state in ("running", "finished"):
         reporting._report_state(state, 16)
     assert [state["device"] for state in states] == ["CPU, 16 cores"] + 2 * ["NVIDIA H100 80GB HBM3"]
+
+
+@pytest.mark.parametrize(
+    ("executor_cores", "local_size", "workers", "threads"),
+    [(8, 2, 2, (4, 4)), (3, 2, 4, (3, 3)), (0, 2, 2, (1, 1)), (1, 1, 2, (1, 2)), (8, 16, 16, (1, 1))],
+)
+def test_the_ranks_of_a_host_share_its_cores(monkeypatch, executor_cores, local_size, workers, threads):
+    """Between hosts there are two threads for operations: gradients leave while others are computed."""
+    monkeypatch.setattr(worker.os, "cpu_count", lambda: 8)
+    job = SimpleNamespace(executor_cores=executor_cores, workers=workers)
+    inside, between = map(str, threads)
+    assert worker.thread_settings(job, {"local_size": local_size}) == {
+        "OMP_NUM_THREADS": inside,
+        "TF_NUM_INTRAOP_THREADS": inside,
+        "TF_NUM_INTEROP_THREADS": between,
+    }
