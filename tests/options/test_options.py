@@ -65,6 +65,7 @@ def test_windows_of_a_time_series():
 
 
 def test_a_record_of_010_reads_under_the_fields_of_today():
+    assert (parse("--reference").reference, parse("--no-reference").reference) == (True, False)
     record = parse("--no-prewarm").to_record()
     record["spare"] = record.pop("prewarm")
     assert RunSpec.from_record(record).prewarm is False

@@ -7,7 +7,7 @@ from IPython.core.error import UsageError
 from support.stored import stored
 
 from ddl_magics.options.parsing import parse
-from ddl_magics.options.redaction import MASK, has_password, masked, without_user
+from ddl_magics.options.redaction import MASK, as_word, has_password, masked, safely_quoted, without_user
 
 
 @pytest.mark.parametrize(
@@ -84,3 +84,10 @@ def test_a_password_may_have_slashes_and_a_port_is_none():
         parse("--out s3a://key:ab/hidden@bucket/x")
     assert "hidden" not in str(caught.value)
     assert parse("--out hdfs:///models/tokens").out == "hdfs:///models/tokens"
+
+
+@pytest.mark.parametrize("shown", [as_word, safely_quoted])
+def test_no_message_repeats_a_secret(shown):
+    for secret in ("postgresql://me:hidden@host/db", "token=hidden", "--token=ghp_hidden890123456789012345"):
+        assert shown(secret) == MASK
+    assert shown("a=1").strip("'") == "a=1" and shown("digits").strip("'") == "digits"

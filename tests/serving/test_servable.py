@@ -1,6 +1,7 @@
 """In which format a run's model is exported, and with which settings it is served; no server is started."""
 
 import json
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -106,3 +107,10 @@ def test_an_environment_that_could_not_be_made_is_not_there(monkeypatch, tmp_pat
     with pytest.raises(CannotServe, match="no room"):
         environment._make(tmp_path / "env", ["keras==3.15.1"], print)
     assert not (tmp_path / "env").exists()
+
+
+def test_who_waits_gets_the_status_of_the_newest_server(monkeypatch):
+    monkeypatch.setattr(launch, "_children", [])
+    assert launch.wait(print) == 0
+    launch._children.append(subprocess.Popen([sys.executable, "-c", "raise SystemExit(3)"]))
+    assert launch.wait(print) == 3
