@@ -163,6 +163,12 @@ def test_its_address_leads_back_to_it(service, package, monkeypatch):
             choice.at({**address, "session": damaged})
 
 
+def test_check_says_what_a_service_does_not_tell(service, package):
+    said = dict(opened(service, package).findings())
+    assert said["Livy"].startswith(f"no version told at {service.url}, with")
+    assert said["CSRF"] == "X-Requested-By is sent; whether Livy requires it could not be found out"
+
+
 def test_an_id_stays_within_its_path(service):
     assert livy_description.path_of("a/../../b?c") == "/sessions/a%2F..%2F..%2Fb%3Fc"
 
