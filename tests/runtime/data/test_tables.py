@@ -68,7 +68,11 @@ def test_without_its_packages_a_table_is_refused_with_what_to_add(spark, table, 
     for name in ("", "@v3", "/"):
         with pytest.raises(DataError, match=said):
             sources.source(spark, f"file://{table}{name}")
-    (table / "_delta_log").rename(table / ".hoodie")
+    (table / "_delta_log").rename(table / "metadata")
+    (table / "metadata" / "v1.metadata.json").touch()
+    with pytest.raises(DataError, match=r"of Iceberg have removed rows, too: start Spark .*iceberg-spark"):
+        sources.source(spark, f"file://{table}")
+    (table / "metadata").rename(table / ".hoodie")
     with pytest.raises(DataError, match=r"of Hudi no version can be named: leave out @v3$"):
         sources.source(spark, f"file://{table}@v3")
 
