@@ -102,7 +102,7 @@ def test_the_sum_is_the_gradient_of_the_mean_over_all_rows(ring, make, monkeypat
     """Step after step; each rank has the same bits."""
     monkeypatch.setattr(buckets, "MIN_BUCKET_BYTES", 16)  # several buckets
     ranks = Ranks(ring, make)
-    for step, rows in enumerate([ROWS, (1, 1, 0), (8, 8, 8)]):
+    for step, rows in enumerate([ROWS, (1, 1, 0), (1, 0, 0)]):
         gradients = dense(rows, step)
         assert_means(ranks.step(gradients, cut(rows)), gradients, rows)
     assert [rank.progress.exchanges for rank in ranks.ranks] == [3, 3, 3]

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from ddl_magics.runtime.collectives.announcement import EPOCH
 from ddl_magics.runtime.gradients.metric_sums import MetricSums
@@ -44,6 +45,13 @@ def test_whether_a_metric_adds_up_is_asked_without_a_trace():
     sums.reduce(EPOCH, [metric], [])
     assert float(metric.count) == 6
     assert metric.rows == [5, 6, 7]
+
+
+def test_variables_are_averaged_beside_the_sums():
+    metric, sums = of_two_ranks(begin=0)
+    variable = tf.Variable([3.0, 5.0])
+    sums.reduce(EPOCH, [metric], [variable])
+    assert float(metric.count) == 6 and variable.numpy().tolist() == [3.0, 5.0]
 
 
 def test_one_that_does_not_is_named_and_left_as_it_was():

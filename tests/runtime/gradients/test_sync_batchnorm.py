@@ -1,11 +1,13 @@
 """BatchNormalization and noise of the whole batch: n workers learn what one process learns, or it is said why not."""
 
 import contextlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from support import comparison, launch
+from support.channels import SentFrames
 from support.rings import ThreadRing, rank_on
 
 from ddl_magics.runtime.gradients import sync_batchnorm, within_step
@@ -56,6 +58,25 @@ def layer(ring, rows):
     traced.enter(of_rows(rows))
     within = within_step.WithinStep(rank.peers, rank.errors, traced)
     return sync_batchnorm.SyncBatchNorm(rank.config, rank.reporter, traced, within, object)
+
+
+def test_only_layers_that_learn_statistics_of_a_slice_are_worth_a_line():
+    class Normalizing:
+        def __init__(self, trainable, synchronized):
+            self.trainable, self.synchronized = trainable, synchronized
+
+    dense, frozen = SimpleNamespace(trainable=True), Normalizing(False, False)
+    with ThreadRing(2) as ring:
+        for layers, lines in (
+            ([dense, frozen, Normalizing(True, True)], 0),
+            ([dense, Normalizing(True, True), Normalizing(True, False)], 1),
+        ):
+            channel = SentFrames()
+            rank = rank_on(ring.ranks[0], channel)
+            within = within_step.WithinStep(rank.peers, rank.errors, TracedStep())
+            batchnorm = sync_batchnorm.SyncBatchNorm(rank.config, rank.reporter, TracedStep(), within, Normalizing)
+            batchnorm.begin_fit(SimpleNamespace(_flatten_layers=lambda layers=layers: layers))
+            assert len(channel.sent) == lines
 
 
 def of_rows(rows):

@@ -283,6 +283,7 @@ class Count(tf.keras.metrics.Metric):
 
 def updated(step, kind, times=1):
     metric = kind()
+    step.metrics.take(None)  # as Keras may have in a list
     step.metrics.take(metric)
     step.metrics.take(metric)
     for _ in range(times):
