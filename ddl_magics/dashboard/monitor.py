@@ -88,7 +88,11 @@ def html(view: Mapping[str, Any]) -> str:
     return (
         f"<table><tr><th>input, by drift</th><th>PSI</th><th>KS</th><th>nulls</th><th></th></tr>{rows}</table>"
         f"<p>{view['requests']:,} requests, {view['errors']:,} errors, drift in the last {view['rows']:,} rows</p>"
-        + (f'<p><span class="chip" style="background:#c92a2a">TRAIN AGAIN</span> {advice}</p>' if advice else "")
+        + (
+            f'<p><span class="chip" style="border-color:#c92a2a;background:#c92a2a24">TRAIN AGAIN</span> {advice}</p>'
+            if advice
+            else ""
+        )
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from ..runtime.events import FAILED, FINISHED, LOST, TERMINAL, RawEvent
+from ..runtime.events import FAILED, FINISHED, LOST, PREFLIGHT, SUBMITTED, TERMINAL, WAITING, RawEvent
 from ..runtime.wording import counted
 from . import monitor
 from .charts import Chart, charts, history_of
@@ -27,6 +27,8 @@ TEXT_CHARACTERS = 300
 TABLE_ROWS = 32
 
 _STATE_COLOURS = {FINISHED: "#18794e", FAILED: "#c92a2a", LOST: "#c92a2a"}
+#: What a person reads of a state: `stateWord` of phases.ts.
+_STARTING = (PREFLIGHT, SUBMITTED, WAITING)
 STRATEGY_TITLES = {
     "allreduce": "all-reduce",
     "ps": "parameter server",
@@ -45,7 +47,7 @@ _STYLE = """<style>
 .ddl-static th,.ddl-static td{padding:2px 12px 2px 0;text-align:right;border:0}
 .ddl-static th:first-child,.ddl-static td:first-child{text-align:left}
 .ddl-static pre{white-space:pre-wrap;font-size:12px;max-height:300px;overflow:auto}
-.ddl-static .chip{color:#fff;border-radius:9px;padding:1px 8px;font-size:11px;font-weight:600}
+.ddl-static .chip{border:1px solid;border-radius:9px;padding:0 7px;font-size:11px;font-weight:600}
 %s</style>"""
 
 # Hides the block while the live view of the same run is drawn in the same output; outside of JupyterLab, whose name for
@@ -126,8 +128,9 @@ def _plain(info: Mapping[str, Any], history: History) -> str:
 
 
 def _html(info: Mapping[str, Any], history: History, drawn_charts: list[Chart]) -> str:
-    background = _STATE_COLOURS.get(info["state"], "#5b6570")
-    chip = f'<span class="chip" style="background:{background}">{escape(info["state"])}</span>'
+    colour = _STATE_COLOURS.get(info["state"], "#5b6570")
+    word = "STARTING" if info["state"] in _STARTING else info["state"]
+    chip = f'<span class="chip" style="border-color:{colour};background:{colour}24">{escape(word)}</span>'
     facts = escape(info["facts"]) + _duration(info)
     sections = [
         f'<div class="ddl-static" data-run="{escape(info["id"])}">',

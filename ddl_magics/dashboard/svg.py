@@ -12,6 +12,8 @@ LARGEST, SMALLEST = 1e300, 1e-300
 FAINT = ("ranks", "steps")
 #: Colours of lines in the order of their charts: of the training, of the validation, and further ones.
 COLOURS = ("#2f6fde", "#d9730d", "#1f9d68", "#8b5cf6", "#d6336c", "#0c8599", "#7a6a00", "#66707a")
+#: Ranks begin here: `RANK_COLOUR` of charts.ts.
+RANK_COLOUR = 2
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 8, 8, 18
 
 
@@ -51,7 +53,8 @@ def svg(chart: Chart) -> str:
 def colour(line: Line, k: int) -> str:
     """The colour of the k-th line of a chart."""
     by_style = {"ranks": 0, "steps": 0, "train": 0, "validation": 1}
-    return COLOURS[by_style.get(line.style, k) % len(COLOURS)]
+    # What is no metric, such as a rank's CPU, has none of the colours of training and validation.
+    return COLOURS[by_style.get(line.style, RANK_COLOUR + k % (len(COLOURS) - RANK_COLOUR))]
 
 
 def _points(line: Line) -> list[tuple[float, float]]:

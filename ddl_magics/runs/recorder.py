@@ -106,7 +106,7 @@ class Recorder:
         for event in map(ev.parse, events):
             match event:
                 case ev.State():
-                    changes.update(state=self.timeline.state, failure=self.timeline.failure)
+                    changes.update(state=self.timeline.state, failure=self.timeline.failure, message=event.message)
                     if self.timeline.over:
                         changes["ended"] = event.time
                 case ev.Worker(rank=0) if event.versions is not None:

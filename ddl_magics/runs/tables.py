@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from math import nan
 from typing import TYPE_CHECKING, Any
 
+from ddl_magics.dashboard.workers import Worker
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime import histories as runtime_histories
 
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
 
 METRIC_COLUMNS = ("time", "rank", "epoch", "step", "name", "value", "fit")
 WORKER_COLUMNS = ("rank", "host", "pid", "device", "samples/s", "state")
-#: The newest part of a rank's training that its samples/s are the mean of.
-RATE_SECONDS = 5.0
 
 
 def histories(events: Iterable[ev.RawEvent], member: int = 0) -> list[dict[str, list[float]]]:
@@ -63,32 +62,21 @@ def metric_rows(events: Iterable[ev.RawEvent]) -> Iterator[tuple[Any, ...]]:
 
 
 def workers(events: Iterable[ev.RawEvent]) -> pd.DataFrame:
-    """One row per rank, in its last reported state; samples/s is missing for a rank that has not trained."""
+    """One row per rank, in its last reported state; samples/s as the live view has it, missing for a rank without."""
     import pandas as pd
 
     newest: dict[int, ev.Worker] = {}
-    buckets: dict[int, list[ev.Steps]] = {}
+    steps: dict[int, Worker] = {}
     for event in map(ev.parse, events):
         if isinstance(event, ev.Worker):
             newest[event.rank] = event
         elif isinstance(event, ev.Steps):
-            buckets.setdefault(event.rank, []).append(event)
+            steps.setdefault(event.rank, Worker(event.rank)).add_steps(event)
     rows = [
-        (rank, worker.host, worker.pid, worker.device, rate(buckets.get(rank, ())), worker.state)
+        (rank, worker.host, worker.pid, worker.device, steps[rank].rate if rank in steps else nan, worker.state)
         for rank, worker in sorted(newest.items())
     ]
     return pd.DataFrame(rows, columns=list(WORKER_COLUMNS)).astype({"samples/s": "float64"})
-
-
-def rate(buckets: Iterable[ev.Steps]) -> float:
-    """Samples per second over the last `RATE_SECONDS` of one rank's steps; NaN without any."""
-    rows = seconds = 0.0
-    for bucket in reversed(list(buckets)):
-        rows += bucket.rows
-        seconds += bucket.seconds
-        if seconds >= RATE_SECONDS:
-            break
-    return rows / seconds if seconds else nan
 
 
 def logs(events: Iterable[ev.RawEvent], rank: int | None = None) -> str:

@@ -42,6 +42,7 @@ def row(record: RunRecord, summary: Summary, trial: Trial | None = None) -> dict
         "trial_reason": trial.reason[:MAX_FAILURE_CHARACTERS],
         "parameters": {name: str(value) for name, value in (spec.get("set") or {}).items()},
         "cell_hash": hashlib.sha256(str(spec.get("cell", "")).encode()).hexdigest()[:12],
+        "message": record.message[:MAX_FAILURE_CHARACTERS],
         "failure": str(failure["message"])[:MAX_FAILURE_CHARACTERS] if failure.get("message") else None,
         **progress(record, summary),
         "loss": summary.loss,

@@ -167,7 +167,7 @@ class RunFolder(OwnedFolder):
             return None
         if record.over or self.has_live_owner():
             return record
-        return replace(record, state=ev.LOST, ended=self._lost_at())
+        return replace(record, state=ev.LOST, message="its kernel has ended", ended=self._lost_at())
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)

@@ -32,6 +32,8 @@ class RunRecord:
     notebook: str
     state: str
     failure: Mapping[str, Any] | None = None
+    #: What the state waits for, or why the run has it; may be empty.
+    message: str = ""
     ended: float | None = None
     progress: Mapping[str, Any] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
@@ -79,6 +81,7 @@ class RunRecord:
             notebook=_text(stored.get("notebook", "")),
             state=stored["state"],
             failure=None if stored.get("failure") is None else _failure(_object(stored["failure"])),
+            message=stored["message"] if isinstance(stored.get("message"), str) else "",
             ended=moment(stored.get("ended")),
             progress=_progress(stored.get("progress")),
             labels=labels.tags,

@@ -168,6 +168,8 @@ export interface RunRow {
   parameters: Record<string, string>;
   /** equal for cells with equal source */
   cell_hash: string;
+  /** what the state waits for, or why the run has it; may be empty */
+  message: string;
   /** message of the failure */
   failure: string | null;
   /** epochs done in the current fit */

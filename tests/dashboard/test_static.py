@@ -41,6 +41,11 @@ def test_a_finished_run_is_readable_in_every_form():
     assert json.dumps(bundle, allow_nan=False)
 
 
+def test_a_run_that_starts_has_a_word_of_a_person():
+    page = static_bundle({**RUN, "state": "PREFLIGHT", "ended": None}, [])["text/html"]
+    assert "STARTING" in page and "PREFLIGHT" not in page
+
+
 def test_where_the_model_was_written_stays_in_the_notebook():
     uri = "hdfs://nn/models/<mine>/"
     files = [ev.make("artifact", 0, name=n, size=1, sha256="", uri=uri + n) for n in ("model-0.keras", "weights-0.npz")]
@@ -57,6 +62,9 @@ def test_the_figure_has_the_values_of_the_run():
     assert traces["val_loss"].y[-1] == pytest.approx(0.20415, abs=1e-4)
     assert list(traces["loss"].x) == [1, 2, 3]
     assert traces["loss"].y[-1] == pytest.approx(0.13415, abs=1e-4)
+    of_training = {traces[name].line.color for name in ("loss", "val_loss")}
+    ranks = {trace.line.color for trace in made.data if trace.name.startswith("rank ")}
+    assert len(ranks) == 2 and not ranks & of_training
     steps = traces["loss by step"]
     assert steps.x[-1] == 3 and steps.x[0] == pytest.approx(0.1) and len(steps.x) == 30
 

@@ -164,10 +164,13 @@ def test_a_loop_has_the_history_that_rank_0_has_logged():
     assert tables.last_history(repeated) == {"loss": [2.5, 1.5]}
 
 
-def test_samples_a_second_are_those_of_the_newest_seconds():
-    slow, fast = steps(0, 0, rows=10, seconds=100.0), steps(0, 1, rows=600, seconds=6.0)
-    assert tables.rate(map(ev.parse, [slow, fast])) == 100.0
-    assert math.isnan(tables.rate([]))
+def test_samples_a_second_are_those_of_the_live_view():
+    worker = {"host": "a", "pid": 1, "device": "CPU", "state": "training"}
+    events = [*(ev.make("worker", rank, **worker) for rank in (0, 1)), steps(0, 0, rows=10, seconds=100.0)]
+    events.append(steps(0, 1, rows=600, seconds=6.0))
+    rate, unknown = tables.workers(events)["samples/s"]
+    assert rate == history_of(events).workers[0].rate and 1 < rate < 100, "the newest seconds count most"
+    assert math.isnan(unknown)
 
 
 def test_the_failure_is_raised_with_rank_host_and_traceback_and_the_history_stays():
@@ -435,6 +438,7 @@ def test_a_second_run_waits_for_its_turn_and_sees_the_names_as_they_were():
     names["x"] = 2
     running(first)
     assert (first.state, second.state, third.state) == (ev.RUNNING, ev.QUEUED, ev.QUEUED)
+    assert second.events[-1]["message"] == store.find_run(second.id).message
     assert second.events[-1]["message"] == (
         f"waits for 2 slots; before it: first. %ddl stop {first.id} ends the first of them"
     )

@@ -97,6 +97,7 @@ async def test_a_run_is_lost_as_soon_as_its_kernel_is(ask):
     kill_owner(folder)
     _, answer, _ = await ask("runs", since=version)
     assert [(run["state"], run["live"]) for run in answer["runs"]] == [(ev.LOST, False)]
+    assert [run["message"] for run in answer["runs"]] == ["its kernel has ended"]
 
 
 async def test_several_servers_list_one_store():

@@ -2,6 +2,7 @@
 
 import type { Translation } from "../translation";
 import { button, h, s, setAttribute, setNote, setText } from "../view/dom";
+import { stateWord } from "../view/phases";
 import type { ComparedRun } from "./comparison";
 import type { LineStyle } from "./linestyle";
 
@@ -55,7 +56,7 @@ class Entry {
     const state = follower.model.state?.state ?? details?.state ?? "";
     setText(this.title, title);
     setAttribute(this.title, "title", [title, this.run.id].join("\n"));
-    setNote(this.state, state);
+    setNote(this.state, stateWord(state));
     this.state.dataset.state = state;
     setAttribute(this.open, "aria-label", this.trans.__("Open %1", title));
     setNote(this.problem, problem);

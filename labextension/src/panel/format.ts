@@ -3,7 +3,8 @@
 import type { Listed } from "../api";
 import type { RunRow, SearchRow } from "../generated";
 import type { Translation } from "../translation";
-import { duration, number } from "../view/format";
+import { clock, date, duration, number } from "../view/format";
+import { stateWord } from "../view/phases";
 import { isReadable, isSearch } from "./runlist";
 
 /** The title of a run, else its name, else its id; the name of a search. */
@@ -40,6 +41,11 @@ export function shownState(row: RunRow | SearchRow): string {
   return !isSearch(row) && row.trial_state === "pruned" ? "PRUNED" : row.state;
 }
 
+/** What a row says of it. */
+export function wordOf(row: RunRow | SearchRow): string {
+  return stateWord(shownState(row));
+}
+
 /** "grid search" */
 export function sampler({ search }: SearchRow, trans: Translation): string {
   return search === null ? "" : trans.__("%1 search", search);
@@ -56,9 +62,14 @@ export function progressOf(row: RunRow | SearchRow, trans: Translation): string 
   return isSearch(row) ? searchProgress(row, trans) : progress(row, trans);
 }
 
-/** "57 % · 2:13 left" or "epoch 3"; of a run that has ended the reason or "5 of 5 epochs"; empty if unknown. */
+/**
+ * "57 % · 2:13 left" or "epoch 3"; before training what the run waits for; of a run that has ended the reason or
+ * "5 of 5 epochs"; empty if unknown.
+ */
 export function progress(run: RunRow, trans: Translation): string {
-  if (!run.live) return run.trial_reason || (run.failure ?? epochsDone(run, trans));
+  if (!run.live)
+    return run.trial_reason || (run.failure ?? ((run.state === "LOST" && run.message) || epochsDone(run, trans)));
+  if (run.state !== "RUNNING" && run.state !== "STOPPING") return run.message;
   const parts: string[] = [];
   if (run.fraction !== null) parts.push(trans.__("%1 %", Math.floor(run.fraction * 100)));
   else if (run.last_seen !== null) parts.push(trans.__("epoch %1", run.epoch + 1));
@@ -71,14 +82,9 @@ export function elapsed(run: Pick<RunRow, "created" | "ended">, now: number): nu
   return Math.max(0, (run.ended ?? now) - run.created);
 }
 
-/** The time of day if it is today, else the date. */
-export function dateOrTime(seconds: number, now: Date, locale?: string): string {
-  const date = new Date(seconds * 1000);
-  if (date.toDateString() === now.toDateString()) {
-    return date.toLocaleTimeString(locale, { hour: "2-digit", minute: "2-digit" });
-  }
-  const year = date.getFullYear() === now.getFullYear() ? {} : { year: "numeric" as const };
-  return date.toLocaleDateString(locale, { day: "numeric", month: "short", ...year });
+/** The time of day if it is today, "14:32", else the date. `now` is in seconds, too. */
+export function dateOrTime(seconds: number, now: number): string {
+  return date(seconds) === date(now) ? clock(seconds).slice(0, -":00".length) : date(seconds);
 }
 
 /** The cluster, and the file name of the notebook. */
@@ -93,7 +99,7 @@ export function rowLabel(row: Listed, search: SearchRow | null, trans: Translati
     return [trans.__("search %1", title(row)), row.state.toLowerCase(), ...about].filter(Boolean).join(", ");
   }
   if (!isReadable(row)) return trans.__("%1, cannot be read: %2", row.id, row.problem);
-  const parts = [title(row), shownState(row).toLowerCase(), progress(row, trans)];
+  const parts = [title(row), wordOf(row).toLowerCase(), progress(row, trans)];
   parts.push(score(row, search, trans));
   if (search) return [...parts, parameters(row), ...row.labels].filter(Boolean).join(", ");
   parts.push(size(row, trans));

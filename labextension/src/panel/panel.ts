@@ -144,14 +144,17 @@ export class PanelView {
   private countMessage(shown: number): string {
     const { trans, feed } = this.options;
     const { total, rows, searches } = feed.list;
-    const live = feed.list.live().length;
+    const live = feed.list.live();
+    const queued = live.filter(({ state }) => state === "QUEUED").length;
+    const running = live.length - queued;
     const whole = [...rows.values()].filter((row) => feed.list.searchOf(row) === null).length + searches.size;
     const all = trans._n("%1 run", "%1 runs", total);
     const filtered = shown < whole;
     const parts = [filtered && !searches.size ? trans.__("%1 of %2", shown, all) : all];
     if (searches.size) parts.push(trans._n("%1 search", "%1 searches", searches.size));
     if (searches.size && filtered) parts.push(trans.__("%1 of %2 shown", shown, whole));
-    if (live) parts.push(trans.__("%1 running", live));
+    if (running) parts.push(trans.__("%1 running", running));
+    if (queued) parts.push(trans.__("%1 queued", queued));
     if (rows.size < total) parts.push(trans.__("the newest %1 are listed", rows.size));
     return parts.join(" · ");
   }

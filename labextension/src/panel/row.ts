@@ -5,6 +5,7 @@ import type { RunRow, SearchRow } from "../generated";
 import type { Translation } from "../translation";
 import { h, setAttribute, setAttributes, setText, setVisible } from "../view/dom";
 import { duration } from "../view/format";
+import { stateWord } from "../view/phases";
 import { bestOf, dateOrTime, elapsed, location, parameters, progressOf, rowLabel, sampler, score, shownState, size, title } from "./format"; // biome-ignore format: texts
 import { isReadable, isSearch } from "./runlist";
 import { Sparkline } from "./sparkline";
@@ -52,13 +53,13 @@ export class RowView {
 
   private drawHead(row: Listed, search: SearchRow | null, now: number): void {
     setVisible(this.fold, isSearch(row));
-    setText(this.chip, stateOf(row) ?? this.trans.__("UNREADABLE"));
+    setText(this.chip, stateWord(stateOf(row) ?? this.trans.__("UNREADABLE")));
     setText(this.name, title(row));
     const named = !isSearch(row) && isReadable(row) && row.title ? `${row.title} (${row.name})` : title(row);
     setAttribute(this.name, "title", named);
     // Of a trial, how long it took tells more than when it began.
     const lasting = row.live || search ? readable(row) : null;
-    setText(this.time, lasting ? duration(elapsed(lasting, now)) : dateOrTime(row.created, new Date(now * 1000)));
+    setText(this.time, lasting ? duration(elapsed(lasting, now)) : dateOrTime(row.created, now));
   }
 
   private drawProgress(row: Listed): void {

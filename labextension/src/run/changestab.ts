@@ -74,7 +74,7 @@ function head(before: RunRow, after: RunRow, actions: ChangeOptions["actions"], 
 
 /** "digits, 14:02". */
 function titleWithTime(run: RunRow): string {
-  return `${title(run)}, ${dateOrTime(run.created, new Date())}`;
+  return `${title(run)}, ${dateOrTime(run.created, Date.now() / 1000)}`;
 }
 
 function table(rows: readonly Difference[], titles: readonly [string, string], trans: Translation): HTMLElement {

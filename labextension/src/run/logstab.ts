@@ -3,6 +3,7 @@
 import { messageOf, sleep } from "../polling";
 import type { Translation } from "../translation";
 import { h, type Option, scrollBox, setAttribute, setNote, setOptions, setText, setVisible } from "../view/dom";
+import { clock } from "../view/format";
 import { pageButton } from "./button";
 import type { LogPages, PrintedLine } from "./logpages";
 import type { TabContent } from "./tabs";
@@ -182,8 +183,7 @@ export class LogsTab implements TabContent {
 }
 
 function lineElement({ time, rank, level, text }: PrintedLine, search: string, withRank: boolean): HTMLElement {
-  const clock = new Date(time * 1000).toLocaleTimeString(undefined, { hour12: false });
-  const parts: HTMLElement[] = [h("time", {}, clock)];
+  const parts: HTMLElement[] = [h("time", {}, clock(time))];
   if (withRank) parts.push(h("b", {}, rank < 0 ? "·" : String(rank)));
   const marked = markMatches(level === "warning" ? `⚠ ${text}` : text, search);
   return h("div", { "data-level": level }, ...parts, h("span", {}, ...marked));

@@ -4,6 +4,7 @@ import type { RunActions } from "../actions";
 import { EXPORT_FORMATS } from "../generated";
 import type { Translation } from "../translation";
 import { h, setNote, setText, setVisible } from "../view/dom";
+import { stateWord } from "../view/phases";
 import { pageButton } from "./button";
 
 export interface HeaderContent {
@@ -44,7 +45,7 @@ export class PageHeader {
 
   draw({ title, state, live, deleted }: HeaderContent): void {
     setText(this.title, title);
-    setNote(this.state, state);
+    setNote(this.state, stateWord(state));
     this.state.dataset.state = state;
     setVisible(this.stop, live);
     setVisible(this.delete, state !== "" && !live);

@@ -5,7 +5,7 @@ import type { RunDetails } from "../generated";
 import { elapsed } from "../panel/format";
 import type { Translation } from "../translation";
 import { h } from "../view/dom";
-import { duration, plural, UNKNOWN } from "../view/format";
+import { dateTime, duration, plural, UNKNOWN } from "../view/format";
 import { failureSummary } from "../view/notice";
 import { codeElement } from "./celltab";
 
@@ -64,7 +64,6 @@ function identity(details: RunDetails, trans: Translation): Property[] {
 }
 
 function times(details: RunDetails, trans: Translation, now: number): Property[] {
-  const dateTime = (seconds: number) => new Date(seconds * 1000).toLocaleString();
   const found: Property[] = [[trans.__("created"), dateTime(details.created)]];
   if (details.ended !== null) found.push([trans.__("ended"), dateTime(details.ended)]);
   if (details.live || details.ended !== null) found.push([trans.__("duration"), duration(elapsed(details, now))]);

@@ -2,13 +2,17 @@
 
 import uPlot from "uplot";
 import { type Range, type Tick, valueRange } from "./axes";
-import { h, setAttribute, setNote, setVisible } from "./dom";
+import { button, h, setAttribute, setNote, setVisible } from "./dom";
 import { tick } from "./format";
 import type { Line } from "./model";
 import { preferences } from "./preferences";
 import { type Palette, translucent } from "./theme";
 
 const HEIGHT = 124;
+/** Of a chart that the reader has enlarged; view.css has it, too. */
+const LARGE_HEIGHT = 320;
+/** The weight of what was before in a smoothed line, for each of its points. */
+const SMOOTHING = 0.8;
 const DASH = [5, 3];
 const MIN_WIDTH = 120;
 /** Width of a label of the x axis; half of the last one is to the right of the lines. */
@@ -64,6 +68,10 @@ export class Chart {
   private content: ChartContent | null = null;
   private width = 0;
   private zoomed = false;
+  private large = false;
+  private readonly log = h("input", { type: "checkbox" });
+  private readonly smooth = h("input", { type: "checkbox" });
+  private readonly tools: HTMLElement;
 
   /**
    * @param sync name of the group of charts whose pointers move together
@@ -76,7 +84,48 @@ export class Chart {
     private readonly height = HEIGHT,
   ) {
     const head = h("div", { class: "ddl-heading" }, heading, this.values);
-    this.element = h("section", { class: "ddl-chart" }, head, this.canvas, this.at);
+    const enlarge = button("⤢", () => this.enlarge(enlarge), {
+      class: "ddl-enlarge",
+      title: "Enlarge: also with a logarithmic scale, and smoothed",
+      "aria-label": "Enlarge the chart",
+      "aria-pressed": "false",
+    });
+    const labels = [h("label", {}, this.log, " log scale"), h("label", {}, this.smooth, " smoothed")];
+    this.tools = h("div", { class: "ddl-chart-tools ddl-dim", hidden: true }, ...labels);
+    for (const input of [this.log, this.smooth]) input.addEventListener("change", () => this.drawAnew());
+    this.element = h("section", { class: "ddl-chart" }, head, enlarge, this.tools, this.canvas, this.at);
+  }
+
+  /** Enlarges the chart, or makes it as small as the others again, without what the large one has. */
+  private enlarge(toggle: HTMLButtonElement): void {
+    this.large = !this.large;
+    if (!this.large) this.log.checked = this.smooth.checked = false;
+    setAttribute(toggle, "aria-pressed", String(this.large));
+    setAttribute(this.element, "data-large", this.large);
+    setVisible(this.tools, this.large);
+    this.width = Math.floor(this.canvas.clientWidth);
+    this.drawAnew();
+  }
+
+  private drawAnew(): void {
+    this.plot?.destroy();
+    this.plot = null;
+    if (this.content) this.draw(this.content);
+  }
+
+  private get data(): uPlot.AlignedData {
+    const traces = this.content?.traces ?? [];
+    const shown = this.smooth.checked ? traces.map((trace) => ({ ...trace, line: smoothed(trace.line) })) : traces;
+    return joined(this.log.checked ? shown.map((trace) => ({ ...trace, line: positive(trace.line) })) : shown);
+  }
+
+  private get pixels(): number {
+    return this.large ? LARGE_HEIGHT : this.height;
+  }
+
+  private yRange(low: number, high: number): [number, number] {
+    if (!this.log.checked) return valueRange(low, high, this.content?.yRange);
+    return low > 0 ? (uPlot.rangeLog(low, high, 10, false) as [number, number]) : [0.1, 1];
   }
 
   /** Draws the content; null hides the chart. */
@@ -94,7 +143,7 @@ export class Chart {
       this.style = style;
     } else {
       // New data must not reset the zoom.
-      this.plot.setData(joined(content.traces), !this.zoomed);
+      this.plot.setData(this.data, !this.zoomed);
       if (this.zoomed) this.plot.redraw();
     }
     this.drawHeading();
@@ -105,7 +154,7 @@ export class Chart {
     const width = Math.max(MIN_WIDTH, Math.floor(this.canvas.clientWidth));
     if (width === this.width || !this.canvas.clientWidth) return;
     this.width = width;
-    if (this.plot) this.plot.setSize({ width, height: this.height });
+    if (this.plot) this.plot.setSize({ width, height: this.pixels });
     else if (this.content) this.draw(this.content);
   }
 
@@ -126,7 +175,7 @@ export class Chart {
     const grid = { stroke: () => this.colours().grid, width: 1 };
     const options: uPlot.Options = {
       width: this.width,
-      height: this.height,
+      height: this.pixels,
       padding: [8, LABEL / 2, 0, 0],
       legend: { show: false },
       cursor: {
@@ -137,7 +186,7 @@ export class Chart {
       },
       scales: {
         x: { time: false, range: (plot, low, high) => this.xRange(plot, low, high) },
-        y: { range: (_plot, low, high) => valueRange(low, high, this.content?.yRange) },
+        y: { distr: this.log.checked ? 3 : 1, range: (_plot, low, high) => this.yRange(low, high) },
       },
       series: [
         {},
@@ -172,7 +221,7 @@ export class Chart {
           space: 32,
           grid,
           ticks: { show: false },
-          values: (_plot, splits) => splits.map(tick),
+          values: (_plot, splits) => splits.map((value) => (value === null ? "" : tick(value))),
         },
       ],
       hooks: {
@@ -180,7 +229,7 @@ export class Chart {
         setScale: [(plot, key) => key === "x" && this.updateZoomed(plot)],
       },
     };
-    return new uPlot(options, joined(content.traces), this.canvas);
+    return new uPlot(options, this.data, this.canvas);
   }
 
   /** The x range of the content, or the part that the reader has zoomed into. */
@@ -249,6 +298,22 @@ export function thinned(line: Line, limit: number): Line {
   if (every <= 1) return line;
   const kept = (_: unknown, i: number) => (line.x.length - 1 - i) % every === 0;
   return { x: line.x.filter(kept), y: line.y.filter(kept) };
+}
+
+/** A line whose points follow the mean of those before, which weigh less the older they are. */
+export function smoothed({ x, y }: Line): Line {
+  let [sum, weight] = [0, 0];
+  const values = y.map((value) => {
+    if (value === null) return null;
+    [sum, weight] = [SMOOTHING * sum + value, SMOOTHING * weight + 1];
+    return sum / weight;
+  });
+  return { x, y: values };
+}
+
+/** A line without the values that have no logarithm. */
+export function positive({ x, y }: Line): Line {
+  return { x, y: y.map((value) => (value !== null && value > 0 ? value : null)) };
 }
 
 function lastValue(line: Line): number | null {

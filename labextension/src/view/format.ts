@@ -33,6 +33,25 @@ export function duration(seconds: number): string {
   return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
 }
 
+const padded = (value: number) => String(value).padStart(2, "0");
+
+/** A time of day, of seconds since the epoch: 14:32:19, by the reader's clock. */
+export function clock(seconds: number): string {
+  const at = new Date(seconds * 1000);
+  return [at.getHours(), at.getMinutes(), at.getSeconds()].map(padded).join(":");
+}
+
+/** Its date: 2026-11-26. */
+export function date(seconds: number): string {
+  const at = new Date(seconds * 1000);
+  return [at.getFullYear(), at.getMonth() + 1, at.getDate()].map(padded).join("-");
+}
+
+/** Both: 2026-11-26 14:32:19. */
+export function dateTime(seconds: number): string {
+  return `${date(seconds)} ${clock(seconds)}`;
+}
+
 /** Seconds as 0.8 s, 12 s, 3 min or 2 h. */
 export function age(seconds: number): string {
   if (seconds < 9.95) return `${Math.max(0, seconds).toFixed(1)} s`;

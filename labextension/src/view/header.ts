@@ -4,6 +4,7 @@ import { STRATEGY_TITLES, type State } from "../generated";
 import { h, setAttribute, setAttributes, setText, setVisible } from "./dom";
 import { duration, plural } from "./format";
 import type { RunModel } from "./model";
+import { stateWord } from "./phases";
 import { isSilent } from "./status";
 
 /** Stop can be clicked again if the run is not stopping after this time. */
@@ -42,7 +43,7 @@ export class Header {
   }
 
   drawTitle(state: State, name: string, facts: readonly string[]): void {
-    setText(this.chip, state);
+    setText(this.chip, stateWord(state));
     for (const { dataset } of [this.chip, this.bar]) dataset.state = state;
     setText(this.name, name);
     setText(this.facts, facts.filter(Boolean).join(" · "));

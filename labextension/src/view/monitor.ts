@@ -2,7 +2,7 @@
 
 import type { MonitoredError, MonitoredThing, MonitorView } from "../generated";
 import { copyButton, h, s, scrollBox, setText, setVisible } from "./dom";
-import { number, percent, plural, UNKNOWN } from "./format";
+import { clock, date, dateTime, number, percent, plural, UNKNOWN } from "./format";
 
 const WIDTH = 300;
 const HEIGHT = 64;
@@ -146,9 +146,8 @@ function row(thing: MonitoredThing, severe: number): HTMLTableRowElement {
 }
 
 function time(seconds: number): string {
-  const at = new Date(seconds * MS);
-  const clock = at.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-  return Date.now() - at.getTime() < 86_400_000 ? clock : `${at.toLocaleDateString()} ${clock}`;
+  const isToday = date(seconds) === date(Date.now() / MS);
+  return (isToday ? clock(seconds) : dateTime(seconds)).slice(0, -":00".length);
 }
 
 function bins({ before, now, name }: MonitoredThing): SVGSVGElement {

@@ -9,6 +9,7 @@ import { Logs } from "./logs";
 import type { RunModel } from "./model";
 import { Monitor } from "./monitor";
 import { Notice } from "./notice";
+import { Phases } from "./phases";
 import { isSilent, status } from "./status";
 import { outliers, slowness } from "./stragglers";
 import { Table } from "./table";
@@ -31,6 +32,7 @@ export interface RunViewOptions {
 export class RunView extends LiveView {
   private readonly model: RunModel;
   private readonly header: RunHeader;
+  private readonly phases = new Phases();
   private readonly notice = new Notice();
   private readonly charts: Charts;
   private readonly monitor = new Monitor();
@@ -50,7 +52,7 @@ export class RunView extends LiveView {
     this.charts = new Charts(() => this.palette());
     this.logs = new Logs((rank) => this.select(rank));
     this.heat = new HeatMap((rank) => this.logs.selectRank(this.selected === rank ? null : rank));
-    const top = [this.header, this.notice, this.monitor, this.charts].map((part) => part.element);
+    const top = [this.header, this.phases, this.notice, this.monitor, this.charts].map((part) => part.element);
     const bottom = [this.heat, this.table, this.logs].map((part) => part.element);
     this.root.append(...top, this.empty, ...bottom, this.announcement);
     // For the browser's console, and for tests of what has arrived.
@@ -83,6 +85,8 @@ export class RunView extends LiveView {
     this.notice.draw(model);
     this.charts.draw(model);
     this.monitor.draw(model.monitor);
+    const isBefore = run.strategy !== "monitor" && this.charts.element.hidden;
+    this.phases.draw(state.state, isBefore);
     const isEmpty = [this.charts, this.notice, this.monitor].every(({ element }) => element.hidden);
     setVisible(this.empty, isEmpty);
     setText(this.empty, emptyText(run.strategy === "monitor", model.over, state.state === "RUNNING"));

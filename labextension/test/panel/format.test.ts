@@ -8,6 +8,10 @@ test.each([
   [run("r1"), "42 % · 2:13 left"],
   [run("r1", { fraction: null, remaining: null }), "epoch 3"],
   [run("r1", { fraction: null, remaining: null, last_seen: null, state: "QUEUED" }), ""],
+  [run("r1", { fraction: null, state: "QUEUED", message: "waits for 2 slots" }), "waits for 2 slots"],
+  [run("r1", { message: "training on 2 workers" }), "42 % · 2:13 left"],
+  [finished("r1", { state: "LOST", message: "its kernel has ended" }), "its kernel has ended"],
+  [finished("r1", { state: "STOPPED", message: "stopped after its step" }), "5 of 5 epochs"],
   [finished("r1"), "5 of 5 epochs"],
   [finished("r1", { epochs: null }), ""],
   [finished("r1", { state: "FAILED", failure: "ValueError: no" }), "ValueError: no"],
@@ -39,10 +43,9 @@ test("the location has the file name of the notebook", () => {
 });
 
 test("a time today, else a date", () => {
-  const now = new Date(2026, 10, 21, 12);
-  const at = (...date: [number, number, number, number]) =>
-    dateOrTime(new Date(...date).getTime() / 1000, now, "en-GB");
-  expect([at(2026, 10, 21, 9), at(2026, 10, 20, 9), at(2025, 0, 2, 9)]).toEqual(["09:00", "20 Nov", "2 Jan 2025"]);
+  const seconds = (...date: [number, number, number, number]) => new Date(...date).getTime() / 1000;
+  const at = (...date: [number, number, number, number]) => dateOrTime(seconds(...date), seconds(2026, 10, 21, 12));
+  expect([at(2026, 10, 21, 9), at(2026, 10, 20, 9), at(2025, 0, 2, 9)]).toEqual(["09:00", "2026-11-20", "2025-01-02"]);
 });
 
 test("a sparkline fills its area", () => {

@@ -185,6 +185,12 @@ test("the keyboard selects and opens", () => {
   expect(opened).toEqual(["r2"]);
 });
 
+test("a run that waits for its turn does not count as running, and says what it waits for", () => {
+  feed.set([run("r1"), run("r2", { state: "QUEUED", fraction: null, remaining: null, message: "waits for 2 slots" })]);
+  expect(texts(".ddl-foot")).toEqual(["2 runs · 1 running · 1 queued"]);
+  expect(texts(".ddl-row-progress")).toContain("waits for 2 slots");
+});
+
 /** Its run was stopped after a further epoch, with another value: the row says what the search counts. */
 const PRUNED = {
   state: "STOPPED" as const,

@@ -32,6 +32,7 @@ export function run(id: string, fields: Partial<RunRow> = {}): RunRow {
     trial_reason: "",
     parameters: {},
     cell_hash: "c",
+    message: "",
     failure: null,
     epoch: 2,
     epochs: 5,

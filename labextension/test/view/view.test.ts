@@ -4,6 +4,7 @@
 import "../matchmedia";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Failure, RunState } from "../../src/generated";
+import { positive, smoothed } from "../../src/view/chart";
 import { type Delta, RunModel } from "../../src/view/model";
 import { RunView } from "../../src/view/view";
 import { find, findAll, isShown } from "../dom";
@@ -77,6 +78,43 @@ test("no rank has the colour of the training or of the validation", () => {
   apply(full(1, { run: { ...RUN, workers: 2 }, lines: { ...validation, "0:loss": line(0.4), "1:loss": line(0.6) } }));
   const colours = findAll(".ddl-chart").slice(0, 2).map((chart) => findAll(".ddl-values span", chart).map(({ style }) => style.color)); // biome-ignore format: one line
   expect(colours[0]?.filter((colour) => colours[1]?.includes(colour))).toEqual([]);
+});
+
+test("until the first step, the phases say in words what the run is about to do", () => {
+  const at = (state: RunState["state"]) => {
+    apply(full(1, { state: { ...STATE, state } }));
+    const shownPhases = findAll(".ddl-phases li").map((item) => `${item.dataset.phase} ${item.textContent}`);
+    return shown(".ddl-phases") ? [find(".ddl-chip").textContent, ...shownPhases] : [];
+  };
+  expect(at("QUEUED").slice(0, 3)).toEqual(["QUEUED", "now waiting for its turn", "later starting Spark"]);
+  expect(at("PREFLIGHT").slice(0, 2)).toEqual(["STARTING", "now starting Spark"]);
+  expect(at("WAITING").slice(0, 3)).toEqual(["STARTING", "done starting Spark", "now starting the workers"]);
+  expect(at("RUNNING").at(-2)).toBe("now loading TensorFlow");
+  expect(at("FAILED")).toEqual([]);
+  apply(full(1, { lines: { "metric:loss": line(0.5) } }));
+  expect(shown(".ddl-phases")).toBe(false);
+  apply(full(1, { run: { ...RUN, strategy: "monitor" } }));
+  expect(shown(".ddl-phases")).toBe(false);
+});
+
+test("a chart is enlarged, and has a logarithmic scale and smoothed lines then", () => {
+  apply(full(1, { lines: { "metric:loss": line(0.5) } }));
+  const chart = find(".ddl-chart");
+  const enlarge = find<HTMLButtonElement>(".ddl-enlarge");
+  expect(isShown(find(".ddl-chart-tools"))).toBe(false);
+  enlarge.click();
+  expect([chart.dataset.large, enlarge.getAttribute("aria-pressed")]).toEqual(["", "true"]);
+  const [log] = findAll<HTMLInputElement>(".ddl-chart-tools input");
+  log?.click();
+  expect([isShown(find(".ddl-chart-tools")), log?.checked]).toEqual([true, true]);
+  enlarge.click();
+  expect([chart.dataset.large, isShown(find(".ddl-chart-tools")), log?.checked]).toEqual([undefined, false, false]);
+});
+
+test("a smoothed line follows the mean of the points before, and a logarithm has no values from 0 down", () => {
+  const [x, y] = [[1, 2, 3, 4], [1, null, 0, 1]]; // biome-ignore format: one line
+  expect(smoothed({ x, y }).y.map((value) => value && Number(value.toFixed(3)))).toEqual([1, null, 0.444, 0.672]);
+  expect(positive({ x, y }).y).toEqual([1, null, null, 1]);
 });
 
 test("a long name has a tooltip", () => {
