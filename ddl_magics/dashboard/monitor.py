@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
 from ..runtime.events import Watch
+from ..runtime.monitoring.drift import MIN_ROWS
 from .loglines import NAME_CHARACTERS, clean
 
 #: Number of watched columns and of reasons in a view, and of characters of the cell that trains again.
@@ -32,6 +33,7 @@ def monitor_view(event: Watch) -> dict[str, Any]:
         "severe": event.bounds.get("severe", 0.25),
         **{name: _numbers(lines.get(name)) for name in ("time", "rate", "p50", "p95", "p99")},
         "things": columns,
+        "note": _note(event.things),
         "hidden": event.hidden + max(0, len(event.things) - MAX_COLUMNS),
         "error": None if error is None else _error(error),
         "reasons": [clean(str(text), 300) for text in (advice or {}).get("reasons", [])][:MAX_REASONS],
@@ -51,6 +53,19 @@ def _column(column: Mapping[str, Any]) -> dict[str, Any]:
         "before": [value or 0.0 for value in _shares(before)],
         "now": [value or 0.0 for value in _shares(current)],
     }
+
+
+def _note(columns: Sequence[Mapping[str, Any]]) -> str:
+    """Why columns have no PSI, in one sentence; empty where all have one."""
+    counts = [tuple(sum(filter(None, _numbers(column.get(name)))) for name in ("before", "now")) for column in columns]
+    if all(_number(column.get("psi")) is not None for column in columns):
+        return ""
+    trained, current = (max(rows) for rows in zip(*counts, strict=True))
+    if trained < MIN_ROWS:
+        return f"No PSI and KS: they need {MIN_ROWS} rows of the training, and its reference has {trained:,.0f}."
+    if current < MIN_ROWS:
+        return f"No PSI and KS yet: they need {MIN_ROWS} rows of requests, and {current:,.0f} have come."
+    return f"Inputs without PSI and KS have fewer than {MIN_ROWS} rows."
 
 
 def _shares(counts: list[float | None]) -> list[float]:
@@ -88,6 +103,7 @@ def html(view: Mapping[str, Any]) -> str:
     return (
         f"<table><tr><th>input, by drift</th><th>PSI</th><th>KS</th><th>nulls</th><th></th></tr>{rows}</table>"
         f"<p>{view['requests']:,} requests, {view['errors']:,} errors, drift in the last {view['rows']:,} rows</p>"
+        + (f"<p>{escape(view['note'])}</p>" if view["note"] else "")
         + (
             f'<p><span class="chip" style="border-color:#c92a2a;background:#c92a2a24">TRAIN AGAIN</span> {advice}</p>'
             if advice

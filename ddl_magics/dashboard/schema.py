@@ -183,6 +183,7 @@ DEFINITIONS: dict[str, Schema] = {
         p95=_numbers(),
         p99=_numbers(),
         things={"type": "array", "items": reference("MonitoredThing"), "description": "those that moved most first"},
+        note=_text("why things have no PSI; empty where all have one"),
         hidden=_integer("further things that are watched"),
         error=nullable_reference("MonitoredError"),
         reasons={"type": "array", "items": _text(), "description": "why the model should be trained again"},

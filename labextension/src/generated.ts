@@ -503,6 +503,8 @@ export interface MonitorView {
   p99: (number | null)[];
   /** those that moved most first */
   things: MonitoredThing[];
+  /** why things have no PSI; empty where all have one */
+  note: string;
   /** further things that are watched */
   hidden: number;
   error: MonitoredError | null;

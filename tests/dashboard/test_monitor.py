@@ -41,6 +41,21 @@ def test_many_inputs_are_sent_in_bounded_size():
     assert len(json.dumps(shown)) < 16_000
 
 
+@pytest.mark.parametrize(
+    ("trained", "came", "says"),
+    [
+        (178, 300, "No PSI and KS: they need 200 rows of the training, and its reference has 178."),
+        (5000, 12, "No PSI and KS yet: they need 200 rows of requests, and 12 have come."),
+    ],
+)
+def test_a_monitor_says_why_there_is_no_psi(trained, came, says):
+    event = watch()
+    assert monitor.monitor_view(ev.parse(event))["note"] == "Inputs without PSI and KS have fewer than 200 rows."
+    event["things"] = [{**thing, "psi": None, "before": [trained], "now": [came]} for thing in event["things"]]
+    shown = monitor.monitor_view(ev.parse(event))
+    assert shown["note"] == says and says in monitor.html(shown)
+
+
 def test_a_damaged_event_is_shown_as_far_as_it_goes():
     event = {**watch(), "lines": {"rate": "x"}, "things": [{"name": "a", "now": "?"}, {}], "error": {}, "advice": {}}
     shown = monitor.monitor_view(ev.parse(event))

@@ -57,6 +57,7 @@ PURE = {
     "data.cache_option",
     "data.records",
     "data.transform",
+    "monitoring.drift",
     "monitoring.reference_check",
     "monitoring.sources",
 }

@@ -1,7 +1,7 @@
 /** What a monitor has counted: rates, latency, error, the inputs and outputs by drift, and when to train again. */
 
 import type { MonitoredError, MonitoredThing, MonitorView } from "../generated";
-import { copyButton, h, s, scrollBox, setText, setVisible } from "./dom";
+import { copyButton, h, s, scrollBox, setNote, setText, setVisible } from "./dom";
 import { clock, date, dateTime, number, percent, plural, UNKNOWN } from "./format";
 
 const WIDTH = 300;
@@ -9,6 +9,12 @@ const HEIGHT = 64;
 const BINS_WIDTH = 150;
 const BINS_HEIGHT = 40;
 const MS = 1000;
+
+const TITLES = {
+  PSI: "population stability index: how far the shares of the bins have moved since the training; 0 is not at all",
+  KS: "Kolmogorov-Smirnov: the largest difference of the two cumulative distributions, from 0 to 1",
+  nulls: "share of the rows without a value",
+};
 
 type Values = readonly (number | null)[];
 
@@ -20,6 +26,7 @@ export class Monitor {
   private readonly body = h("tbody");
   private readonly shown = h("th", { scope: "col", class: "ddl-left" });
   private readonly facts = h("p", { class: "ddl-dim ddl-monitor-facts" });
+  private readonly note = h("p", { class: "ddl-dim ddl-monitor-facts" });
   private readonly reasons = h("span");
   private readonly copy = copyButton("Copy the training cell", () => this.cell);
   private readonly advice: HTMLElement;
@@ -27,7 +34,7 @@ export class Monitor {
   private cell = "";
 
   constructor() {
-    const titles = ["PSI", "KS", "nulls"].map((title) => h("th", { scope: "col" }, title));
+    const titles = Object.entries(TITLES).map(([text, title]) => h("th", { scope: "col", title }, text));
     const head = h(
       "tr",
       {},
@@ -39,7 +46,7 @@ export class Monitor {
     const table = h("table", { "aria-label": "inputs and outputs by drift" }, h("thead", {}, head), this.body);
     const chip = h("span", { class: "ddl-chip", "data-state": "FAILED" }, "TRAIN AGAIN");
     this.advice = h("div", { class: "ddl-monitor-advice", role: "status" }, chip, this.reasons, this.copy);
-    this.parts = [this.charts, scrollBox("ddl-table", "drift", table), this.advice, this.facts];
+    this.parts = [this.charts, scrollBox("ddl-table", "drift", table), this.note, this.advice, this.facts];
     setVisible(this.element, false);
   }
 
@@ -54,6 +61,7 @@ export class Monitor {
     this.body.replaceChildren(...view.things.map((thing) => row(thing, view.severe)));
     setVisible(this.advice, view.reasons.length > 0);
     setText(this.reasons, view.reasons.join("; "));
+    setNote(this.note, view.note);
     setText(this.facts, facts(view));
   }
 }
