@@ -78,13 +78,14 @@ def read(
     values: dict[str, Any] = {}
     remaining = list(words)
     literal = False
+    last: Option | None = None
     while remaining:
         token = remaining.pop(0)
         if token == "--" and takes_arguments and not literal:
             literal = True
         elif literal or not token.startswith("--"):
             if not arguments:
-                raise unknown(token)
+                raise unknown(token) if last is None else _in_pieces(last, values, token, unknown)
             value = read_value(arguments[0], token, verb=verb)
             if arguments[0].takes_list:
                 value = (*values.get(arguments[0].name, ()), value)
@@ -97,7 +98,25 @@ def read(
             if option is None:
                 raise unknown(flag)
             _read_option(option, [attached] if equals else [], remaining, values, options)
+            last = option
     return values
+
+
+def _in_pieces(
+    option: Option, values: Mapping[str, Any], token: str, unknown: Callable[[str], UsageError]
+) -> UsageError:
+    """The error for a word that follows the value of an option, and may belong to it: "my run" without quotes."""
+    value = values.get(option.name)
+    if not isinstance(value, str) or option.choices:
+        return unknown(token)
+    whole = f"{value} {token}"
+    try:
+        read_value(option, whole)
+    except UsageError as error:
+        return error
+    return UsageError(
+        f"{as_word(token)} follows the value of {option.flag}: quote a value of several words, {safely_quoted(whole)}."
+    )
 
 
 def _read_option(

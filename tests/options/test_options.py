@@ -83,6 +83,11 @@ def test_defaults_of_ps_and_of_data():
         ("--worker 2", "no option --worker. Did you mean --workers?"),
         ("--batchsize 2", "Did you mean --batch-size?"),
         ("--zzz", "no option --zzz. See %%distributed --help."),
+        ("--name my run", "--name must be a Python name (letters, digits, underscores), such as my_run, not 'my run'."),
+        (
+            "--data hdfs:///a b.csv",
+            "b.csv follows the value of --data: quote a value of several words, 'hdfs:///a b.csv'.",
+        ),
         ("workers 2", "'workers' is not an option: options start with two dashes. Did you mean --workers?"),
         ("--workers four", "--workers must be a whole number above 0, not 'four'."),
         ("--workers 0", "--workers must be a whole number above 0, not '0'."),
