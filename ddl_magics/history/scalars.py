@@ -1,4 +1,4 @@
-"""A run's values over its steps, for tools that draw scalars: the job's epochs, and its running values between them."""
+"""A run's values for tools that draw scalars: its epochs, the running values between them, each rank's resources."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec
 
 _CHIEF = 0
+#: Between two points of a rank's resources; MLflow samples its own as often.
+SAMPLE_SECONDS = 10.0
+GB = 1e9
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """name: "loss", "steps/loss" between epochs, "fit_1/loss" of a further fit. step: counted over the fit. time: in
-    seconds since the epoch."""
+    """name: "loss", "steps/loss" between epochs, "fit_1/loss" of a further fit, "system/rank_0/cpu_percent". step:
+    counted over the fit; of "system/", seconds since the first sample. time: in seconds since the epoch."""
 
     name: str
     step: int
@@ -33,6 +36,8 @@ class ScalarReader:
         self._steps_done: dict[int, int] = {}  # fit -> its steps so far
         self._running = RunningValues()
         self._logged = 0
+        self._first_sample: float | None = None
+        self._next_sample: dict[int, float] = {}  # rank -> when its next point is due
 
     def read(self, raw: ev.RawEvent) -> Iterator[Scalar]:
         """The scalars of the next event. None becomes NaN."""
@@ -45,6 +50,8 @@ class ScalarReader:
                     yield from self._steps(event)
             case ev.Epoch() as event:
                 yield from _of(event, _prefix(event.fit), event.epoch + 1)
+            case ev.Sample() as event if event.time >= self._next_sample.get(event.rank, 0.0):
+                yield from self._resources(event)
             case ev.Values() as event if event.rank == _CHIEF:
                 self._logged = self._logged + 1 if event.step is None else event.step
                 yield from _of(event, "", self._logged)
@@ -55,6 +62,25 @@ class ScalarReader:
         self._steps_done[fit] = max(self._steps_done.get(fit, 0), step)
         for name, value in self._running.job(event):
             yield Scalar(f"{_prefix(fit)}steps/{name}", step, nan if value is None else value, event.time)
+
+    def _resources(self, event: ev.Sample) -> Iterator[Scalar]:
+        """What a rank's process uses. MLflow shows names that begin with "system/" as system metrics."""
+        if self._first_sample is None:
+            self._first_sample = event.time
+        self._next_sample[event.rank] = event.time + SAMPLE_SECONDS
+        gpus = event.gpus or []
+        percents = [gpu["percent"] for gpu in gpus if gpu.get("percent") is not None]
+        memories = [gpu["memory"] for gpu in gpus if gpu.get("memory") is not None]
+        values = {
+            "cpu_percent": event.cpu,
+            "memory_gb": event.memory / GB if event.memory else None,  # 0 is that of a process that is ending
+            "gpu_percent": sum(percents) / len(percents) if percents else None,
+            "gpu_memory_gb": sum(memories) / GB if memories else None,
+        }
+        step = int(event.time - self._first_sample)
+        for name, value in values.items():
+            if value is not None:
+                yield Scalar(f"system/rank_{event.rank}/{name}", step, float(value), event.time)
 
 
 def scalars(events: Iterable[ev.RawEvent]) -> Iterator[Scalar]:

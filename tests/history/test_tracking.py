@@ -74,6 +74,25 @@ def test_steps_are_counted_over_the_epochs_of_a_fit():
     assert found[5:] == [("fit_1/steps/loss", 10, 0.4), ("mine", 1, 3.0)]
 
 
+def test_each_rank_has_curves_of_what_it_uses():
+    def sample(rank, second, **fields):
+        usage = {"cpu": 310.0, "memory": 2 * 10**9, "gpus": None, **fields}
+        return {**ev.make("sample", rank, **usage), "time": 1.8e9 + second}
+
+    gpus = [{"percent": 50.0, "memory": 10**9, "memory_total": None}, {"percent": 70.0, "memory": 10**9}]
+    events = [sample(0, 0, gpus=gpus), sample(1, 1), sample(0, 5), sample(0, 12, memory=0)]
+    found = [(each.name.removeprefix("system/"), each.step, each.value) for each in scalars(events)]
+    assert found == [
+        ("rank_0/cpu_percent", 0, 310.0),
+        ("rank_0/memory_gb", 0, 2.0),
+        ("rank_0/gpu_percent", 0, 60.0),
+        ("rank_0/gpu_memory_gb", 0, 2.0),
+        ("rank_1/cpu_percent", 1, 310.0),
+        ("rank_1/memory_gb", 1, 2.0),
+        ("rank_0/cpu_percent", 12, 310.0),
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_tensorboard_reads_runs_and_a_search_and_follows_a_live_run(run, tmp_path):
