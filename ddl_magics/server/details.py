@@ -48,6 +48,16 @@ def failure(record: RunRecord) -> dict[str, Any] | None:
     return {"rank": ev.JOB, "host": "", "kind": "error", "message": "", "traceback": "", **record.failure}
 
 
+def file_path(record: RunRecord, name: str) -> Path | None:
+    """The file of a run in the store by its name; None where it has no such file, or a link or folder of that name."""
+    folder = record.folder / "files"
+    try:
+        with os.scandir(folder) as entries:
+            return next((Path(e) for e in entries if e.name == name and e.is_file(follow_symlinks=False)), None)
+    except OSError:
+        return None
+
+
 def update(record: RunRecord, changes: dict[str, Any]) -> None:
     """Change title, labels and note of a run.
 

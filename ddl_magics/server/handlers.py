@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jupyter_server.utils import url_path_join
 from tornado import web
@@ -26,6 +27,8 @@ from ddl_magics.store.labels import InvalidLabels
 
 #: Bytes of events in one answer.
 EVENT_BYTES = 256 * 2**10
+#: Of a file that is sent.
+FILE_CHUNK_BYTES = 2**20
 #: The largest integer that JavaScript represents exactly.
 MAX_INTEGER = 2**53 - 1
 SPECIFICATION = Path(__file__).parent / "openapi.yaml"
@@ -257,6 +260,25 @@ class ExportHandler(BaseHandler):
         await self.finish(set_content_type=content_type)
 
 
+class FileHandler(BaseHandler):
+    """Sends a file of a run, such as its trained model, chunk by chunk."""
+
+    async def get(self, run: str, file: str) -> None:
+        path = await asyncio.to_thread(details.file_path, await self.record(run), file)
+        if path is None:
+            raise web.HTTPError(404, "the run has no such file")
+        content_type = "application/octet-stream"
+        self.set_header("Content-Type", content_type)
+        self.set_header("Content-Disposition", f"attachment; filename*=UTF-8''{quote(path.name)}")
+        with await asyncio.to_thread(open, path, "rb") as content:
+            while chunk := await asyncio.to_thread(content.read, FILE_CHUNK_BYTES):
+                if self._disconnected:
+                    return
+                self.write(chunk)
+                await self.flush()
+        await self.finish(set_content_type=content_type)
+
+
 class SpecificationHandler(BaseHandler):
     """Sends the OpenAPI document of these routes."""
 
@@ -274,6 +296,7 @@ ROUTES: tuple[tuple[str, type[BaseHandler]], ...] = (
     (r"runs/([^/]+)/logs/([^/]+)", LogsHandler),
     (r"runs/([^/]+)/stop", StopHandler),
     (r"runs/([^/]+)/export", ExportHandler),
+    (r"runs/([^/]+)/files/([^/]+)", FileHandler),
     (r"searches/([^/]+)", SearchHandler),
     (r"searches/([^/]+)/view", SearchViewHandler),
     (r"searches/([^/]+)/stop", SearchStopHandler),

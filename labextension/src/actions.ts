@@ -19,4 +19,6 @@ export interface RunActions {
   /** Deletes the run with its files, after a confirmation. Returns whether it was deleted. */
   delete(run: string): Promise<boolean>;
   exportRun(run: string, format: ExportFormat): void;
+  /** Downloads a file of the run in the store, such as its trained model. */
+  downloadFile(run: string, file: string): void;
 }

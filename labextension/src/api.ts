@@ -141,6 +141,11 @@ export class Api {
     return `${this.base}ddl_magics/${pathOf(run, `export?format=${format}`)}`;
   }
 
+  /** The address of a file of a run in the store. */
+  fileUrl(run: string, file: string): string {
+    return `${this.base}ddl_magics/${pathOf(run, `files/${encodeURIComponent(file)}`)}`;
+  }
+
   private get<T>(path: string, query: Query, signal?: AbortSignal): Promise<T | null> {
     return this.fetch<T>(path + queryString(query), { method: "GET", ...(signal && { signal }) });
   }

@@ -176,7 +176,7 @@ async def test_no_path_reaches_the_file_system(ask, runs_folder, run):
     secret = runs_folder.parent.parent / "secret"
     os.rename(folder.path, secret)
     os.symlink(secret, runs_folder / "linked")
-    for route in ("", "/events", "/view", "/logs/0", "/export"):
+    for route in ("", "/events", "/view", "/logs/0", "/export", "/files/model-0.keras"):
         for name in (run, "linked"):
             assert (await ask(f"runs/{name}{route}"))[0] == 404
     for name in (run, "linked"):
@@ -361,6 +361,22 @@ async def test_exports(ask, monkeypatch):
     assert code == 413 and "the run is too large to export: copy events.jsonl" in answer["message"]
     monkeypatch.setattr(download, "MAX_BYTES", folder.events_bytes())
     assert (await ask(path, format="csv"))[0] == 200
+
+
+async def test_a_file_of_a_run_is_downloaded_and_no_other(ask, monkeypatch):
+    monkeypatch.setattr("ddl_magics.server.handlers.FILE_CHUNK_BYTES", 3)
+    folder = finished()
+    files = folder.path / "files"
+    files.mkdir(exist_ok=True)
+    (files / "model-0.keras").write_bytes(b"a model")
+    (files / "linked").symlink_to(folder.path / "run.json")
+    (files / "folder").mkdir()
+    status, content, response = await ask(f"runs/{folder.path.name}/files/model-0.keras")
+    assert (status, content) == (200, "a model")
+    assert response.headers["Content-Disposition"].endswith("model-0.keras")
+    assert response.headers["Content-Type"] == "application/octet-stream"
+    for name in ("none", "linked", "folder", "..%2Frun.json", "..", "%2Fetc%2Fpasswd"):
+        assert (await ask(f"runs/{folder.path.name}/files/{name}"))[0] == 404, name
 
 
 async def test_a_report_is_read_in_parts_and_whole(ask, monkeypatch):

@@ -155,6 +155,10 @@ export class LabActions implements RunActions {
     h("a", { href: this.runs.api.exportUrl(run, format), download: true }).click();
   }
 
+  downloadFile(run: string, file: string): void {
+    h("a", { href: this.runs.api.fileUrl(run, file), download: true }).click();
+  }
+
   private notify(message: string, kind: "info" | "error" | "success" = "info"): void {
     if (message.length > MAX_NOTIFICATION_CHARACTERS) void showMessage([message], this.runs.trans);
     else Notification.emit(message, kind, { autoClose: kind === "error" ? false : 5000 });

@@ -67,7 +67,7 @@ export class RunPage extends FollowedPage<RunPageOptions> {
       trans,
     });
     const cell = new DetailsTab(this.source, trans, (details) => cellNodes(details, actions, trans));
-    const files = new DetailsTab(this.source, trans, (of) => fileNodes(of, trans));
+    const files = new DetailsTab(this.source, trans, (of) => fileNodes(of, actions, trans));
     const details = new DetailsTab(this.source, trans, (of) => detailNodes(of, trans));
     this.changes = new DetailsTab(this.source, trans, (of) =>
       changeNodes(of, {

@@ -10,9 +10,12 @@ const FILES = [
   { name: "logs/a.csv", size: 312, path: "/home/ada/logs/a.csv" },
 ];
 
+const downloaded: string[] = [];
+
 function shown(fields: Parameters<typeof details>[1]): HTMLElement {
   const element = document.createElement("div");
-  element.append(...fileNodes(details("r1", { name: "digits", ...fields }), english));
+  const actions = { downloadFile: (run: string, file: string) => downloaded.push(`${run} ${file}`) };
+  element.append(...fileNodes(details("r1", { name: "digits", ...fields }), actions, english));
   return element;
 }
 
@@ -32,6 +35,14 @@ test("a live run has its files on the cluster", () => {
 });
 
 test("a cell without files says so", () => {
-  expect(shown({}).textContent).toBe("The cell has written no file.");
+  expect(shown({}).textContent).toBe("The cell itself has written no file.");
   expect(shown({ live: true }).textContent).toContain("when the run ends");
+});
+
+test("the trained model can be downloaded", () => {
+  const files = ["model-0.keras", "variables.npz", "weights-0.npz"].map((name) => ({ name, size: 4100 }));
+  const element = shown({ files });
+  expect(texts("tbody th", element)).toEqual(["model-0.keras", "weights-0.npz"]);
+  element.querySelector("button")?.click();
+  expect(downloaded).toEqual(["r1 model-0.keras"]);
 });
