@@ -67,7 +67,8 @@ def _run_page() -> str:
 
 {_made_from("ddl_magics/runs/run.py")}
 
-`%%distributed --name digits` defines the variable `digits`, a `Run`. As the last value of a cell it is drawn as a card.
+`%%distributed --name digits` defines the variable `digits`, a `Run`. As the last value of a cell it is
+drawn: as a card while it goes on, and with all its charts once it has ended.
 `run.events` has all that the run has reported: [events](events.md).
 
 {_markdown(inspect.getdoc(Run) or "")}
