@@ -39,6 +39,8 @@ def test_a_search_is_one_row_that_unfolds_into_its_trials(panel):
     panel.row("tuned").locator(".ddl-row-fold").click()
     expect(panel.root.locator(".ddl-row")).to_have_count(6)
     expect(panel.row("tuned_0")).to_contain_text("lr 0.0")
+    expect(panel.state("tuned_1")).to_have_text("PRUNED")
+    expect(panel.row("tuned_1")).to_contain_text("pruned after epoch 3")
     search.show(4)
     expect(panel.row("tuned")).to_contain_text("4 of 40 trials")
     panel.row("tuned_0").click()
