@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from support.paths import environment
 from support.rings import CREDENTIALS, RUN, SECRET, credentials, together
 from support.until import until
 
-from ddl_magics.runtime.transport import messages, wire
+from ddl_magics.runtime.transport import memory_file, messages, wire
 from ddl_magics.runtime.transport.credentials import Credentials
 from ddl_magics.runtime.transport.wire import ConnectionLost, Identity, PeerRefused, ProtocolError
 
@@ -246,3 +247,14 @@ def test_a_forked_child_does_not_keep_its_dead_parents_connections(acceptor):
         os.kill(child, 9)
         process.wait()
         process.stdout.close()
+
+
+def test_each_kind_of_frame_has_a_number_of_its_own():
+    kinds = [value for name, value in vars(messages).items() if name.isupper() and name != "CHUNK_BYTES"]
+    assert len(kinds) > 10 and len(set(kinds)) == len(kinds)
+
+
+def test_where_the_system_has_no_name_for_the_host_no_two_processes_share_memory(monkeypatch):
+    assert memory_file.host_id() == memory_file.host_id()
+    monkeypatch.setattr(memory_file, "open", Mock(side_effect=OSError), raising=False)
+    assert len({memory_file.host_id() for _ in range(3)}) == 3
