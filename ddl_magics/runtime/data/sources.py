@@ -121,8 +121,6 @@ def source(session: Any, uri: str) -> FileSource:
         raise DataError(advice)
     uri = ",".join(_existing(session, path) for path in paths(uri))
     named, version = tables.without_version(uri)
-    if next(_tables_around(session, named), None) is None:
-        named, version = uri, None
     problem, kind = "--data %s cannot be read" % uri, format_of(uri)
     for table, folder in _tables_around(session, named):
         if folder == str(session._jvm.org.apache.hadoop.fs.Path(named)):
