@@ -143,3 +143,4 @@ include scripts/serve.mk
 include scripts/docs.mk
 include scripts/mlflow.mk
 include scripts/stores.mk
+include scripts/yarn.mk

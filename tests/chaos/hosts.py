@@ -7,6 +7,7 @@ import contextlib
 import functools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -100,6 +101,18 @@ class Hosts:
     def prefix(self, host):
         """Before a command that runs on the host."""
         return ["ip", "netns", "exec", f"{self._name}{host}"]
+
+    def command(self, host, *words):
+        """A command that runs on the host, and reads the host's boot id there."""
+        script = f'mount --bind "$0" {BOOT_ID} && exec "$@"'
+        return [*self.prefix(host), "sh", "-c", script, str(self.base / f"boot-{host}"), *words]
+
+    def kill(self, host):
+        """End all processes of the host."""
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it ended meanwhile
+                if os.readlink(folder / "ns" / "net") == self.namespace(host):
+                    os.kill(int(folder.name), signal.SIGKILL)
 
     def namespace(self, host):
         """What /proc/PID/ns/net of its processes leads to."""

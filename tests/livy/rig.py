@@ -87,7 +87,7 @@ class Livy:
         _signal(self.pid, signal.SIGKILL)
         if self.started_here is not None:
             self.started_here.wait(STOP_SECONDS)
-        return _up(_java_home(), self.state, self.url, {}, die_with_me=True)
+        return _up(java_home(), self.state, self.url, {}, die_with_me=True)
 
     def stop(self, keep_state: bool = False) -> list[str]:
         """Delete the sessions, end the server, remove the state; return what had to be killed: [] when all is well."""
@@ -119,7 +119,7 @@ def start(
     variables, such as LIVY_RIG_MULTI_STATEMENTS=1 (child.py). `die_with_me`: the server ends with this process.
     Raises RigError when a part is missing or the server does not come up.
     """
-    java = _java_home()
+    java = java_home()
     _check_parts()
     state = Path(state).resolve() if state else Path(tempfile.mkdtemp(prefix="livy-"))
     for pid in processes(state):
@@ -183,7 +183,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _java_home() -> Path:
+def java_home() -> Path:
     """A Java 17: JAVA_HOME, or where Debian puts it."""
     candidates = [Path(os.environ["JAVA_HOME"])] if "JAVA_HOME" in os.environ else []
     for home in candidates + sorted(Path("/usr/lib/jvm").glob("*-17-*")):

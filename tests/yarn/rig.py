@@ -1,0 +1,362 @@
+"""A real YARN and HDFS for the tests and for trying out: `Yarn(folder)`, also as a command line.
+
+Each daemon is on a host of chaos/hosts.py: ResourceManager, NameNode and DataNode on the first, a NodeManager on each
+other one. So a host can die, and nothing leaves this machine. Spark's driver is outside in client mode, and on one of
+the hosts in cluster mode. Wants what `make yarn-env` gets, root's rights and Linux.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from chaos import hosts
+from livy.rig import RigError, java_home
+from support.paths import ROOT
+
+JARS = ROOT / "build" / "yarn" / "jars"
+STATE = ROOT / "build" / "yarn" / "run"
+#: What is known of the rig of the command line, and what a shell reads.
+KNOWN, VARIABLES = STATE / "yarn.json", STATE / "environment"
+
+NODES = 2
+HEAD = 0
+#: Of each NodeManager: two executors with a worker each.
+MEMORY_MIB, CORES = 5120, 4
+START_SECONDS, STOP_SECONDS = 150, 20
+RPC, HTTP = 8020, 8088
+JAVA_OPTIONS = (
+    "-Xmx256m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+)
+_YARN, _HDFS = "org.apache.hadoop.yarn.server", "org.apache.hadoop.hdfs.server"
+NAME_NODE = f"{_HDFS}.namenode.NameNode"
+
+
+class Yarn:
+    """`with Yarn(folder) as yarn:`. conf: the folder for HADOOP_CONF_DIR. Hosts 1 to `nodes` have NodeManagers."""
+
+    def __init__(self, folder, nodes=NODES, **settings):
+        """folder: for files, new or empty. settings: of yarn-site.xml, instead of the rig's or besides them."""
+        self.folder, self.nodes, self._settings = Path(folder), range(1, nodes + 1), settings
+        self.hosts = hosts.Hosts(1 + nodes, self.folder / "hosts", "java")
+        self.conf, self.head = self.folder / "conf", self.hosts.address(HEAD)
+        self._java = str(java_home() / "bin" / "java")
+        self._daemons = {}
+
+    def __enter__(self):
+        if problem := obstacle():
+            raise RigError(problem)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.hosts)
+            stack.callback(self._end)
+            self._start()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error):
+        self._stack.close()
+
+    def settings(self, executors, worker_mib=1536):
+        """Spark's for an application in client mode. worker_mib: of an executor besides its JVM."""
+        import pyspark
+
+        return {
+            "spark.master": "yarn",
+            "spark.driver.host": self.hosts.driver_address,
+            "spark.driver.bindAddress": self.hosts.driver_address,
+            "spark.executor.instances": str(executors),
+            "spark.executor.memory": "512m",
+            "spark.executor.memoryOverhead": f"{worker_mib}m",
+            "spark.yarn.am.memory": "512m",
+            "spark.yarn.jars": f"local:{Path(pyspark.__file__).parent}/jars/*",
+        }
+
+    def environment(self):
+        """Variables of a process whose Spark runs here."""
+        address = self.hosts.driver_address
+        return {"HADOOP_CONF_DIR": str(self.conf), "SPARK_LOCAL_IP": address, "SPARK_LOCAL_HOSTNAME": address}
+
+    @property
+    def uri(self):
+        return f"hdfs://{self.head}:{RPC}"
+
+    def metrics(self):
+        """What the ResourceManager says of its cluster."""
+        with urllib.request.urlopen(f"http://{self.head}:{HTTP}/ws/v1/cluster/metrics", timeout=5) as reply:
+            return json.load(reply)["clusterMetrics"]
+
+    def containers(self, host):
+        """The ids of the containers on the host; that of an ApplicationMaster ends with 000001."""
+        with urllib.request.urlopen(
+            f"http://{self.hosts.address(host)}:8042/ws/v1/node/containers", timeout=5
+        ) as reply:
+            listed = (json.load(reply)["containers"] or {}).get("container", [])
+        return [container["id"] for container in listed]
+
+    def die(self, host):
+        """The host loses its power: nothing runs there any more, and nobody is told."""
+        self.hosts.cut(host)
+        self.hosts.kill(host)
+
+    def revive(self, host):
+        """After its processes have ended, or `die`: the host is there again, with a new NodeManager."""
+        self.hosts.mend(host)
+        self._daemons[f"node-{host}"].wait(STOP_SECONDS)
+        self._start_node(host)
+
+    # -- the daemons
+
+    def _start(self):
+        (self.folder / "logs").mkdir(parents=True)
+        for part in ("hdfs", "datanode", "static"):  # pages, which Maven's jars do not have
+            (self.folder / "web" / "webapps" / part).mkdir(parents=True)
+        self._write_configurations()
+        self._run(HEAD, "format", NAME_NODE, "-format", "-nonInteractive").wait(START_SECONDS)
+        self._daemons["namenode"] = self._run(HEAD, "namenode", NAME_NODE)
+        self._daemons["datanode"] = self._run(HEAD, "datanode", f"{_HDFS}.datanode.DataNode")
+        self._daemons["resourcemanager"] = self._run(
+            HEAD, "resourcemanager", f"{_YARN}.resourcemanager.ResourceManager"
+        )
+        for node in self.nodes:
+            self._start_node(node)
+        deadline = time.monotonic() + START_SECONDS
+        while not self._is_up():
+            ended = [name for name, daemon in self._daemons.items() if daemon.poll() is not None]
+            if ended or time.monotonic() > deadline:
+                raise RigError(f"{ended[0] if ended else 'YARN'} did not come up: see {self.folder}/logs")
+            time.sleep(0.2)
+
+    def _start_node(self, host):
+        self._daemons[f"node-{host}"] = self._run(host, f"node-{host}", f"{_YARN}.nodemanager.NodeManager")
+
+    def _is_up(self):
+        with contextlib.suppress(OSError):
+            status = f"http://{self.head}:9870/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
+            with urllib.request.urlopen(status, timeout=5) as reply:
+                live = [bean["NumLiveDataNodes"] for bean in json.load(reply)["beans"]]
+            return live == [1] and self.metrics()["activeNodes"] == len(self.nodes)
+        return False
+
+    def _run(self, host, name, main, *arguments):
+        conf = self.folder / f"conf-{host}"
+        java = [self._java, *JAVA_OPTIONS, f"-Dhadoop.log.dir={self.folder}/logs"]
+        java += ["-cp", f"{conf}:{self.folder}/web:{JARS}/*", main, *arguments]
+        with open(self.folder / "logs" / f"{name}.log", "ab") as log:
+            return subprocess.Popen(
+                self.hosts.command(host, *java),
+                env={**_environment(), "HADOOP_CONF_DIR": str(conf), "JAVA_HOME": str(Path(self._java).parents[1])},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                start_new_session=True,
+            )
+
+    def _end(self):
+        for daemon in self._daemons.values():
+            daemon.terminate()
+        deadline = time.monotonic() + STOP_SECONDS
+        for daemon in self._daemons.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                daemon.wait(max(0.1, deadline - time.monotonic()))
+        for host in (HEAD, *self.nodes):
+            self.hosts.kill(host)
+        for daemon in self._daemons.values():
+            daemon.wait(STOP_SECONDS)
+
+    def _write_configurations(self):
+        core = {
+            "fs.defaultFS": self.uri,
+            "hadoop.tmp.dir": self.folder / "tmp",
+            "hadoop.proxyuser.root.hosts": "*",
+            "hadoop.proxyuser.root.groups": "*",
+        }
+        scheduler = {
+            "yarn.scheduler.capacity.root.queues": "default",
+            "yarn.scheduler.capacity.root.default.capacity": 100,
+            "yarn.scheduler.capacity.maximum-am-resource-percent": 0.5,
+            # A container after the other, so that executors are on both hosts.
+            "yarn.scheduler.capacity.per-node-heartbeat.multiple-assignments-enabled": "false",
+            "yarn.scheduler.capacity.resource-calculator": (
+                "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator"
+            ),
+        }
+        for folder, yarn in [
+            (self.conf, {}),
+            *((self.folder / f"conf-{host}", self._of(host)) for host in range(self.hosts.count)),
+        ]:
+            folder.mkdir()
+            _write(folder / "core-site.xml", core)
+            _write(folder / "hdfs-site.xml", self._hdfs())
+            _write(folder / "capacity-scheduler.xml", scheduler)
+            _write(folder / "yarn-site.xml", {**self._of_all(), **yarn, **self._settings})
+            (folder / "log4j.properties").write_text(_LOG4J)
+
+    def _hdfs(self):
+        data_node = {
+            name: f"{self.head}:{port}"
+            for name, port in (("address", 9866), ("http.address", 9864), ("ipc.address", 9867))
+        }
+        return {
+            "dfs.replication": 1,
+            "dfs.namenode.name.dir": f"file://{self.folder}/name",
+            "dfs.datanode.data.dir": f"file://{self.folder}/data",
+            "dfs.namenode.http-address": f"{self.head}:9870",
+            "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+            "dfs.datanode.hostname": self.head,
+            "dfs.namenode.safemode.extension": 0,
+            **{f"dfs.datanode.{name}": address for name, address in data_node.items()},
+        }
+
+    def _of_all(self):
+        return {
+            "yarn.resourcemanager.hostname": self.head,
+            "yarn.scheduler.minimum-allocation-mb": 256,
+            "yarn.nodemanager.resource.memory-mb": MEMORY_MIB,
+            "yarn.nodemanager.resource.cpu-vcores": CORES,
+            # TensorFlow reserves more addresses than it uses memory.
+            "yarn.nodemanager.vmem-check-enabled": "false",
+            # By default control groups end what is too large, where there are some, and the NodeManager nothing.
+            "yarn.nodemanager.resource.memory.enforced": "false",
+            "yarn.nodemanager.container-monitor.interval-ms": 1000,
+            "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": 99,
+            "yarn.log-aggregation-enable": "true",
+            "yarn.nodemanager.remote-app-log-dir": "/app-logs",
+            "yarn.application.classpath": f"{JARS}/*",
+        }
+
+    def _of(self, host):
+        address = self.hosts.address(host)
+        ports = {"": 8041, "localizer.": 8040, "webapp.": 8042, "collector-service.": 8048, "amrmproxy.": 8049}
+        return {
+            "yarn.nodemanager.hostname": address,
+            "yarn.nodemanager.local-dirs": self.folder / f"node-{host}" / "local",
+            "yarn.nodemanager.log-dirs": self.folder / f"node-{host}" / "logs",
+            **{f"yarn.nodemanager.{name}address": f"{address}:{port}" for name, port in ports.items()},
+        }
+
+
+_LOG4J = """log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d %p %c{1}: %m%n
+"""
+
+
+def obstacle():
+    """Why there can be no YARN here, in one line; "" if there can."""
+    if problem := hosts.obstacle():
+        return problem
+    return "" if (JARS / ".ready").exists() else "Hadoop is not here: run `make yarn-env`"
+
+
+def _write(path, settings):
+    lines = [
+        f"  <property><name>{name}</name><value>{escape(str(value))}</value></property>"
+        for name, value in settings.items()
+    ]
+    path.write_text("\n".join(["<configuration>", *lines, "</configuration>", ""]))
+
+
+def _environment():
+    """Without variables that would lead Hadoop or the executors' Python elsewhere."""
+    return {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+
+
+# -- the command line
+
+
+def main():
+    """`start` and `stop` of `make yarn`; `keep` is the process in between."""
+    parser = argparse.ArgumentParser(description="A real YARN and HDFS on this machine, for trying out.")
+    parser.add_argument("action", choices=["start", "stop", "keep"])
+    action = parser.parse_args().action
+    try:
+        return {"start": _start, "stop": _stop, "keep": _keep}[action]()
+    except RigError as error:
+        print(f"yarn: {error}", file=sys.stderr)
+        return 1
+
+
+def _start():
+    if problem := obstacle():
+        raise RigError(problem)
+    if _keeper() is None:
+        shutil.rmtree(STATE, ignore_errors=True)
+        STATE.mkdir(parents=True)
+        with open(STATE / "rig.log", "wb") as log:
+            keeper = subprocess.Popen(
+                [sys.executable, "-m", "yarn.rig", "keep"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        while not KNOWN.exists():
+            if keeper.poll() is not None:
+                raise RigError(
+                    (STATE / "rig.log").read_text().strip().removeprefix("yarn: ") or f"it ended: see {STATE}"
+                )
+            time.sleep(0.1)
+    known = json.loads(KNOWN.read_text())
+    print(f"YARN answers at {known['pages']}, HDFS at {known['uri']} (make yarn-stop takes them down)")
+    print(f"a session there: . {VARIABLES}, then SparkSession.builder.getOrCreate()")
+    return 0
+
+
+def _stop():
+    pid = _keeper()
+    if pid is None:
+        print("yarn: none is running")
+        return 0
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + 3 * STOP_SECONDS
+    while _keeper() is not None:
+        if time.monotonic() > deadline:
+            raise RigError(f"process {pid} does not end: see {STATE}")
+        time.sleep(0.1)
+    print("yarn: stopped")
+    return 0
+
+
+def _keep():
+    """Hold a rig until SIGTERM. Its files stay until the next one."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt), Yarn(STATE / "files") as yarn:
+        spark = STATE / "spark"
+        spark.mkdir()
+        lines = [f"{name} {value}\n" for name, value in yarn.settings(2).items()]
+        (spark / "spark-defaults.conf").write_text("".join(lines))
+        variables = {**yarn.environment(), "SPARK_CONF_DIR": str(spark), "PYSPARK_PYTHON": sys.executable}
+        VARIABLES.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()))
+        known = {"pid": os.getpid(), "uri": yarn.uri, "pages": f"http://{yarn.head}:{HTTP}"}
+        part = KNOWN.with_suffix(".part")
+        part.write_text(json.dumps(known))
+        part.rename(KNOWN)
+        signal.pause()
+    return 0
+
+
+def _keeper():
+    """The process of the rig of the command line; None where it has none."""
+    with contextlib.suppress(OSError, ValueError):
+        pid = json.loads(KNOWN.read_text())["pid"]
+        if b"yarn.rig" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+            return pid
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""Runs on a real YARN, in client mode: what is learned there, and what a host, a container or a queue does to them."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+
+import pytest
+from support.launch import Reports
+from support.paths import environment
+from yarn import rig
+
+from ddl_magics.runtime.histories import histories
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(bool(rig.obstacle()), reason=rig.obstacle()),
+]
+
+TRAINS = """
+import keras, numpy as np
+x = np.random.default_rng(0).normal(size=(256, 4)).astype("float32")
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(x, x.sum(1), batch_size=64, epochs=EPOCHS, verbose=0)
+"""
+SECONDS = 300
+
+
+@pytest.fixture(scope="module")
+def yarn(tmp_path_factory):
+    with rig.Yarn(tmp_path_factory.mktemp("yarn") / "rig") as yarn:
+        yield yarn
+
+
+class Session:
+    """A process of yarn.trial, whose runs are one after the other."""
+
+    def __init__(self, yarn, **settings):
+        self._trial = subprocess.Popen(
+            [sys.executable, "-m", "yarn.trial", json.dumps({**yarn.settings(2), **settings})],
+            env=environment(**yarn.environment()),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._said = []
+        threading.Thread(target=lambda: self._said.extend(self._trial.stderr), daemon=True).start()
+
+    def run(self, cell, **spec):
+        print(json.dumps([cell, spec]), file=self._trial.stdin, flush=True)
+        return Run(self._next)
+
+    def _next(self):
+        limit = threading.Timer(SECONDS, self._trial.kill)
+        limit.start()
+        line = self._trial.stdout.readline()
+        limit.cancel()
+        assert line, "".join(self._said[-30:]) or f"nothing came for {SECONDS} s"
+        return json.loads(line)
+
+    def end(self):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._trial.communicate(timeout=60)
+        self.kill()
+
+    def kill(self):
+        """End it as a crash does: YARN ends the application once it misses the driver."""
+        self._trial.kill()
+        self._trial.communicate()
+
+
+class Run(Reports):
+    """A run in progress. info: of its session, before it. events: those so far."""
+
+    def __init__(self, answer):
+        self._answer, self.info, self.events = answer, answer(), []
+
+    def until(self, condition):
+        """The first event from here on for which the condition is true."""
+        while True:
+            self.events.append(self._answer())
+            if condition(self.events[-1]):
+                return self.events[-1]
+
+    def end(self):
+        """The state and the message of its end."""
+        last = self.until(lambda event: event.get("state") in ("FINISHED", "FAILED", "STOPPED"))
+        return last["state"], last["message"]
+
+    def messages(self):
+        return [event["message"] for event in self.of_kind("state")]
+
+
+@pytest.fixture(scope="module")
+def session(yarn):
+    session = Session(yarn)
+    yield session
+    session.end()
+
+
+def test_a_run_trains_on_two_hosts_and_writes_its_model_to_hdfs(yarn, session):
+    run = session.run(
+        TRAINS.replace("EPOCHS", "2"), out=f"{yarn.uri}/models/first", checkpoint=f"{yarn.uri}/checkpoints"
+    )
+    assert run.end() == ("FINISHED", "all workers finished")
+    assert run.info["master"] == "yarn" and run.info["slots"] == 2
+    assert {event["executor"] for event in run.of_kind("worker")} == {"1", "2"}
+    written = [event.get("uri") for event in run.of_kind("artifact")]
+    assert f"{yarn.uri}/models/first/model-0.keras" in written
+
+
+#: An epoch takes a second, so that there is one in which something may happen.
+SLOW = """
+import keras, numpy as np, time
+x = np.random.default_rng(0).normal(size=(256, 4)).astype("float32")
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+def wait(epoch, logs):
+    time.sleep(1)
+callback = keras.callbacks.LambdaCallback(on_epoch_end=wait)
+model.fit(x, x.sum(1), batch_size=64, epochs=15, verbose=0, callbacks=[callback])
+"""
+
+
+def trained(event):
+    return event["kind"] == "epoch" and event.get("epoch", 0) >= 3
+
+
+def test_a_host_that_dies_costs_an_attempt_and_not_the_run(yarn, session):
+    """YARN itself misses the host after ten minutes."""
+    run = session.run(SLOW)
+    run.until(trained)
+    dead = without_master(yarn)
+    yarn.hosts.kill(dead)
+    assert run.end() == ("FINISHED", "all workers finished"), run.messages()
+    assert [message for message in run.messages() if message.startswith("attempt 2 of 3: rank ")]
+    assert len(histories(run.events)[0]["loss"]) == 15
+    yarn.revive(dead)
+
+
+TOO_MUCH = """
+    if epoch == 2 and ddl.rank == 1:
+        kept = np.ones(3 << 27)
+        time.sleep(60)
+"""
+
+
+def test_a_container_that_is_killed_for_its_memory_says_so_and_what_to_set(session):
+    run = session.run(SLOW.replace("time.sleep(1)\n", f"time.sleep(1){TOO_MUCH}"), attempts=2)
+    state, message = run.end()
+    reason = "its executor was lost: Container killed by YARN for exceeding physical memory limits"
+    assert state == "FAILED" and reason in message and "it was attempt 2 of 2" in message
+    again = [text for text in run.messages() if text.startswith("attempt 2 of 2: rank 1 ")]
+    assert again and all(reason in text and "boosting spark.executor.memoryOverhead" in text for text in again)
+
+
+def test_executors_for_which_yarn_has_no_room_are_told_in_the_state(yarn):
+    session = Session(yarn, **{"spark.executor.memoryOverhead": f"{rig.MEMORY_MIB}m"})
+    run = session.run(SLOW)
+    assert run.info["ready"] == 0 and run.info["container"]["overhead"] == rig.MEMORY_MIB
+    said = run.until(lambda event: "YARN" in event.get("message", ""))["message"]
+    assert said.startswith(
+        "0 of 2 slots; YARN has no room for an executor of 5.5 GB and 1 core (the freest of its nodes has"
+    )
+    assert "queue default at" in said and said.endswith("spark.executor.memory and memoryOverhead")
+    session.kill()
+
+
+def without_master(yarn):
+    """A host with an executor and no ApplicationMaster."""
+    for node in yarn.nodes:
+        containers = yarn.containers(node)
+        if containers and not [name for name in containers if name.endswith("_000001")]:
+            return node
+    raise AssertionError("all hosts have an ApplicationMaster, or no container")
