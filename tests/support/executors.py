@@ -18,7 +18,7 @@ from py4j.clientserver import ClientServer
 from pyspark import __version__, cloudpickle
 from pyspark.sql import SparkSession
 
-from support import paths, processes
+from support import listed_executors, paths, processes
 from support.executor_process import read, write
 
 
@@ -105,8 +105,8 @@ class _Context:
         self.executors = executors
         self.master = f"local-cluster[{len(executors)},1,1024]"
         self._conf = SimpleNamespace(get=lambda name, default=None: default, getAll=list)
-        registered = SimpleNamespace(size=lambda: len(executors))
-        self._jsc = SimpleNamespace(sc=lambda: SimpleNamespace(getExecutorIds=lambda: registered))
+        listed = listed_executors.context(range(len(executors)))
+        self._jsc = SimpleNamespace(sc=lambda: listed)
         self.busy = {}  # job group -> its executors
 
     def broadcast(self, value):

@@ -27,7 +27,7 @@ from ..wording import counted
 from . import rank_messages
 from .rank_jobs import RankJobs
 from .run_context import RunContext
-from .run_result import AttemptRecord, RunResult, TimedEnd, judge
+from .run_result import AttemptRecord, RunResult, TimedEnd, failed_job, judge
 from .silence import Silence
 
 if TYPE_CHECKING:
@@ -73,8 +73,10 @@ class Attempt:
         self._started: set[int] = set()  # ranks that have been sent their peers, after which they train
         self._reported_once: set[str] = set()  # unsound reports, by kind, and notices about the cache of --data
         self._hosts: dict[int, str] = {}
+        self._executors: dict[int, str | None] = {}
         self._silence = Silence(TICK_SECONDS, config.spec.stall_notice)
         self._cleared = False
+        self._start_seconds = RANKS_SECONDS
         self._checkpoints: list[CheckpointFile] = []  # from which the ranks continue
         self._jobs = jobs
         self._job_errors: list[str | None] = []
@@ -91,6 +93,7 @@ class Attempt:
         """So many workers are being started, within `seconds` or the usual time."""
         if seconds is None:
             seconds = RANKS_WITH_DATA_SECONDS if self._config.manifest else RANKS_SECONDS
+        self._start_seconds = seconds
         message = "%s did not report within %g s; see the executors' logs"
         self._record.start_message = message % (counted(workers, "worker"), seconds)
         self._record.start_deadline = time.monotonic() + seconds
@@ -169,6 +172,9 @@ class Attempt:
         for rank, result in record.deaths().items():
             if self._numbers[rank] >= self._max_starts:
                 continue
+            if rank in record.lost:
+                lost = (rank, self._executors.get(rank))
+                threading.Thread(target=self._explain_loss, args=lost, daemon=True).start()
             self._numbers[rank] += 1
             record.forget(rank)
             record.spark_ended_at = None  # the rank's own job follows
@@ -182,6 +188,23 @@ class Attempt:
             message = "%s; it is restarted (attempt %d of %d) while the others continue"
             self._journal.enter(events.RUNNING, message % (result.death, self._numbers[rank], self._max_starts))
             self._submit(rank)
+
+    def explain(self, result: RunResult) -> RunResult:
+        """The attempt's result, with what the cluster manager says of executors that are lost or missing."""
+        failure, record = result.failure, self._record
+        if failure is not None and failure.kind == "lost":
+            reason = self._jobs.loss_of(self._executors.get(failure.rank))
+            return result if reason is None else result.of_lost_executor(reason)
+        if failure is not None and failure.message == record.start_message:
+            problem = self._jobs.shortage(self._start_seconds)
+            return result if problem is None else failed_job("spark", problem)
+        return result
+
+    def _explain_loss(self, rank: int, executor: str | None) -> None:
+        """Report why a rank was lost that is restarted alone, once that is known."""
+        reason = self._jobs.loss_of(executor)
+        if reason is not None:
+            self._notice(rank, "warning", "its executor was lost: %s" % reason)
 
     def clear(self, cancel: bool) -> None:
         """Leave nothing of the attempt behind. cancel: tasks may still run."""
@@ -267,7 +290,7 @@ class Attempt:
         if isinstance(event, events.Reading):
             return self._context.rows.note_reading(event)
         if isinstance(event, events.Worker):
-            self._hosts[rank] = event.host
+            self._hosts[rank], self._executors[rank] = event.host, event.executor
         if isinstance(event, events.Environment):
             raw["like"], raw["packages"] = self._context.packages.add(rank, event.packages)
         self._journal.log.append(raw, self._numbers[rank])

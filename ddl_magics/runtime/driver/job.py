@@ -230,18 +230,18 @@ class Job:
             attempt.start()
             with rows.watched_by(group):
                 result = attempt.wait()
-            return result
         finally:
             with self._changed:
                 self._attempt = None
             attempt.clear(cancel=result is None or result.must_cancel)
+        return attempt.explain(result)
 
     def _wait_for_executors(self, reason: str = "") -> RunResult | None:
         """Wait for the slots. None when they are there, else the run's result. reason: why they are needed again."""
 
-        def report(available: int) -> None:
-            message = "%d of %s" % (available, counted(self.workers, "slot"))
-            message = "%s; %s" % (reason, message) if reason else message
+        def report(available: int, why: str | None) -> None:
+            count = "%d of %s" % (available, counted(self.workers, "slot"))
+            message = "; ".join(filter(None, (reason, count, why)))
             self.journal.enter(events.WAITING, message, ready=available, needed=self.workers)
 
         problem = executors.wait_for_slots(self._sc, self.workers, self.spec.gpus, report, self._wait_for_stop)

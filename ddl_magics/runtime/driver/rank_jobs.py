@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from .. import package
 from ..run_spec import RunSpec
-from ..spark import gpus, jvm_gateway, spark_error, task
+from ..spark import executor_loss, gpus, jvm_gateway, slots, spark_error, task
 from ..strategies import COLLECTIVE
 from ..wording import counted
+from . import executors
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast, SparkContext
@@ -73,6 +74,22 @@ class RankJobs:
     def cancel(self) -> None:
         if self._threads:
             best_effort(lambda: self._sc.cancelJobGroup(self._group))
+
+    def loss_of(self, executor: str | None) -> str | None:
+        """Why this executor was lost, once its cluster manager has told; as `executor_loss.wait_for_reason`."""
+        reason = None
+        with contextlib.suppress(Exception):  # the session has ended, or this Spark keeps no reasons: Py4J's kinds
+            reason = executor_loss.wait_for_reason(self._sc, executor) if executor else None
+        return reason
+
+    def shortage(self, seconds: float) -> str | None:
+        """In one line that Spark has fewer slots than ranks, after so long; None where it has enough."""
+        problem = None
+        with contextlib.suppress(Exception):  # the session has ended: Py4J's kinds
+            available = slots.registered_slots(self._sc, self._spec.gpus)
+            if available < self._spec.ranks:
+                problem = executors.too_few(self._sc, available, self._spec.ranks, seconds)
+        return problem
 
     def join(self) -> None:
         """Wait for the jobs' threads, for a bounded time."""

@@ -49,6 +49,12 @@ class RunResult:
             return None
         return "rank %d on %s died (%s)" % (failure.rank, failure.host, failure.message.partition(";")[0])
 
+    def of_lost_executor(self, reason: str) -> RunResult:
+        """The same result of a rank that was lost with its executor, for this reason."""
+        assert self.failure is not None
+        message = "its executor was lost: %s" % reason
+        return _failed(replace(self.failure, message=message), self.must_cancel)
+
     def with_suffix(self, text: str) -> RunResult:
         """The same result with `text` at the end of its message."""
         failure = self.failure and replace(self.failure, message=self.failure.message + text)

@@ -94,13 +94,27 @@ def replace(sc: SparkContext, executor: str) -> bool:
     _check(sc)
     if executor not in slots.executors(sc):
         return False
+    _replace(sc, [executor])
+    return True
+
+
+def replace_lost(sc: SparkContext, lost: list[str]) -> None:
+    """Have others started in the place of executors that are lost (`slots.lost`): without that, Spark waits until it
+    has learned why.
+
+    Raises:
+        CannotChange: the cluster manager gives none.
+    """
+    _replace(sc, lost)
+
+
+def _replace(sc: SparkContext, ids: list[str]) -> None:
     executors = slots.executors_wanted(sc)
-    _kill(sc, [executor])
+    _kill(sc, ids)
     # Not `requestExecutors(1)`: a standalone master counts from 0 there, and one executor is left.
     no_localities = sc._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(sc._jvm.java.util.HashMap())
     if not sc._jsc.sc().requestTotalExecutors(executors, 0, no_localities):
         raise CannotChange("the cluster manager of %s gives no other executor" % sc.master)
-    return True
 
 
 def _check(sc: SparkContext) -> None:

@@ -10,6 +10,8 @@ from .settings import conf_of
 
 #: The masters of an application on one machine: local[4], local[*], and local-cluster[2,1,1024] with its own executors.
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:,\s*\d+)?\]$")
+#: The masters whose executors are containers, and how many these start where the settings name no number.
+OF_CONTAINERS, INSTANCES = ("yarn", "k8s"), 2
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]$")
 
 
@@ -34,17 +36,32 @@ def has_executors(sc: SparkContext) -> bool:
 
 
 def executors(sc: SparkContext) -> list[str]:
-    """The ids of those that have registered; none where Spark has no executors of their own.
+    """The ids of those that have registered and take tasks; none where Spark has no executors of their own.
 
     Not those of `getExecutorMemoryStatus`: a block manager may stay there for minutes after its executor has ended.
     """
+    scheduler = sc._jsc.sc().taskScheduler()
+    return [executor for executor in _listed(sc) if scheduler.isExecutorAlive(executor)]
+
+
+def lost(sc: SparkContext) -> list[str]:
+    """The ids of executors that have ended, of which Spark has not learned why.
+
+    On YARN it asks, and lists them until it is told: for ten minutes where their host is gone. None is started in their
+    place before that.
+    """
+    alive = executors(sc)
+    return [executor for executor in _listed(sc) if executor not in alive]
+
+
+def _listed(sc: SparkContext) -> list[str]:
     ids = sc._jsc.sc().getExecutorIds()
     return [str(ids.apply(index)) for index in range(ids.size())]
 
 
 def registered(sc: SparkContext) -> int:
-    """Executors that have registered."""
-    return int(sc._jsc.sc().getExecutorIds().size())
+    """Executors that have registered and take tasks."""
+    return len(executors(sc))
 
 
 def registered_slots(sc: SparkContext, gpus_each: int | None = None) -> int:
@@ -80,8 +97,9 @@ def executors_wanted(sc: SparkContext) -> int:
 
 
 def executors_promised(sc: SparkContext) -> int:
-    """Executors that the settings name; 0 where they name none, and the application gets what there is."""
-    return _local_cluster_hosts(sc) or int(conf_of(sc).get("spark.executor.instances", "0"))
+    """Executors that the settings name, or Spark starts without; 0 where the application gets what there is."""
+    unnamed = INSTANCES if sc.master.startswith(OF_CONTAINERS) else 0
+    return _local_cluster_hosts(sc) or int(conf_of(sc).get("spark.executor.instances", str(unnamed)))
 
 
 def _local_cluster_hosts(sc: SparkContext) -> int | None:

@@ -1,5 +1,7 @@
 """Waiting for executors, by value: until the slots are there, a stop, or the time is over."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from ddl_magics.runtime.driver import executors
@@ -10,20 +12,32 @@ class Spark:
 
     def __init__(self, monkeypatch, *ready):
         self.ready, self.now, self.reported = list(ready), 0.0, []
+        self.lost, self.replaced = [], []
         monkeypatch.setattr(executors.slots, "registered_slots", lambda sc, gpus: self._next())
         monkeypatch.setattr(executors.slots, "dynamic_allocation", lambda sc: False)
+        self.why = None
+        monkeypatch.setattr(executors.yarn, "view", lambda sc: self.why)
+        monkeypatch.setattr(executors.slots, "lost", lambda sc: self.lost)
         monkeypatch.setattr(executors.allocation, "acquire", lambda sc: 0)
+        monkeypatch.setattr(executors.allocation, "replace_lost", self._replace)
         monkeypatch.setattr(executors.time, "monotonic", lambda: self.now)
 
     def _next(self):
         return self.ready.pop(0) if len(self.ready) > 1 else self.ready[0]
+
+    def _report(self, available, why):
+        self.reported.append(available if why is None else (available, why))
+
+    def _replace(self, sc, lost):
+        self.replaced.append((self.now, lost))
+        self.ready = [2]
 
     def wait(self, workers=2, stop_at=float("inf")):
         def stopped(seconds):
             self.now += seconds
             return self.now >= stop_at
 
-        return executors.wait_for_slots(None, workers, None, self.reported.append, stopped)
+        return executors.wait_for_slots(SimpleNamespace(master="yarn"), workers, None, self._report, stopped)
 
 
 def test_slots_that_are_there_need_no_wait(monkeypatch):
@@ -41,9 +55,49 @@ def test_a_stop_ends_the_wait(monkeypatch):
     assert spark.wait(stop_at=3.0) is None and spark.now == 3.0
 
 
-@pytest.mark.parametrize(("ready", "advice"), [(1, "--workers 1"), (0, "--workers 1"), (3, "--workers 3")])
+@pytest.mark.parametrize(("ready", "advice"), [(1, "--workers 1"), (3, "--workers 3")])
 def test_executors_that_do_not_come_are_a_reason_with_advice(monkeypatch, ready, advice):
     spark = Spark(monkeypatch, ready)
     problem = spark.wait(workers=4)
     assert problem.startswith(f"{ready} of 4 slots after 120 s: ask for fewer with {advice}, or raise spark.executor")
     assert executors.EXECUTORS_SECONDS < spark.now <= executors.EXECUTORS_SECONDS + executors.LOOK_SECONDS
+
+
+def test_that_spark_has_no_executor_is_said_as_such(monkeypatch):
+    problem = Spark(monkeypatch, 0).wait()
+    assert problem.startswith(
+        "Spark has got no executor after 120 s: see the web page of yarn, or ask for less in spark."
+    )
+
+
+def test_what_yarn_says_is_in_the_state_and_in_the_end(monkeypatch):
+    spark = Spark(monkeypatch, 0, 0, 1)
+    spark.why = "YARN has no room: wait"
+    assert spark.wait() == "1 of 2 slots after 120 s: YARN has no room: wait"
+    assert spark.reported == [0, 1, (1, spark.why)]
+
+
+def test_an_executor_that_stays_lost_is_replaced_once(monkeypatch):
+    """YARN tells after ten minutes why, where a host is gone; until then Spark starts none in its place."""
+    spark = Spark(monkeypatch, 1)
+    spark.lost = ["2"]
+    assert spark.wait() is None
+    assert spark.replaced == [(executors.LOST_SECONDS + 1, ["2"])]
+
+
+def test_an_executor_whose_loss_is_explained_is_left_to_spark(monkeypatch):
+    spark = Spark(monkeypatch, *[1] * 12, 2)
+    monkeypatch.setattr(executors.slots, "lost", lambda sc: ["2"] if spark.now < 8 else [])
+    assert spark.wait() is None and spark.replaced == []
+
+
+def test_a_cluster_that_replaces_no_executor_is_told_at_the_end_of_the_wait(monkeypatch):
+    spark = Spark(monkeypatch, 1)
+    spark.lost, asked = ["2"], []
+
+    def refuse(sc, lost):
+        asked.append(lost)
+        raise executors.allocation.CannotChange("no")
+
+    monkeypatch.setattr(executors.allocation, "replace_lost", refuse)
+    assert spark.wait().startswith("1 of 2 slots after 120 s") and asked == [["2"]]

@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from support import listed_executors
 from support.processes import output_of
 
 from ddl_magics.clusters.embedded import EmbeddedCluster
@@ -44,7 +45,7 @@ def test_executors_with_gpus_that_tasks_must_request(tmp_path):
 def context(master="yarn", executors=2, **conf):
     """A SparkContext as far as its settings go; a stage cannot ask for GPUs of its own."""
     conf = {key.replace("_", "."): value for key, value in conf.items()}
-    status = SimpleNamespace(getExecutorIds=lambda: SimpleNamespace(size=lambda: executors))
+    status = listed_executors.context(range(executors))
     return SimpleNamespace(
         master=master,
         version="3.3.4",
