@@ -10,6 +10,9 @@ from ddl_magics.clusters.base import NotStarted, Ready, Unreachable
 from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.wording import counted, in_bytes
 
+#: A Spark session of this kernel whose executors are on other machines.
+SESSION = "the notebook's session"
+
 
 def lines(name: str, status: Ready | NotStarted | Unreachable, workers_problem: str | None) -> list[tuple[str, str]]:
     """(subject, finding) of each line.
@@ -19,7 +22,8 @@ def lines(name: str, status: Ready | NotStarted | Unreachable, workers_problem: 
         status: its answer.
         workers_problem: why the notebook's Spark session cannot be used, or None.
     """
-    findings = [("cluster", f"{name}: {_state(status)}")]
+    is_here = not isinstance(status, Ready) or str(status.details.get("master", "local")).startswith("local")
+    findings = [("cluster", f"{name if is_here else SESSION}: {_state(status)}")]
     if isinstance(status, Ready):
         executors = session_details.executors(status.details)
         findings += [] if executors is None else [("executors", executors)]
@@ -39,8 +43,9 @@ def lines(name: str, status: Ready | NotStarted | Unreachable, workers_problem: 
 
 def _state(status: Ready | NotStarted | Unreachable) -> str:
     if isinstance(status, Ready):
-        details, slots = status.details, counted(status.slots, "slot")
-        return f"Spark {details.get('spark')} at {details.get('master')}, {slots}, {status.free} free"
+        details = status.details
+        slots = session_details.slots(status.slots, status.free, details)
+        return f"Spark {details.get('spark')} at {details.get('master')}, {slots}"
     if isinstance(status, NotStarted):
         return f"{status.message} for the first run"
     if isinstance(status, Unreachable):

@@ -140,7 +140,8 @@ def _executors(details: Mapping[str, Any]) -> str:
     if not slots:
         return "none: ask for some with numExecutors in %%configure -f, or in session_configs of config.json"
     coming = "" if ready_slots >= slots else "; the rest start with the first run"
-    return f"{counted(ready_slots, 'slot')} ready, {details.get('free', slots)} of {slots} free{coming}"
+    free = details.get("free", slots)
+    return f"{counted(ready_slots, 'slot')} ready, {free} of {slots} free{coming}{session_details.container(details)}"
 
 
 def _allocation(details: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from ddl_magics.runtime import scratch
 from ddl_magics.wording import first_line
 
 #: How long `java -version` may take.
-JAVA_SECONDS = 5.0
+JAVA_SECONDS = 20.0
 #: How long a Spark that was stopped may take to end.
 END_SECONDS = 60.0
 

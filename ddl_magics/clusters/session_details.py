@@ -7,6 +7,17 @@ from typing import Any
 
 from ddl_magics.wording import counted
 
+#: TensorFlow and the rows of a worker need more than this beside Java.
+LEAST_MIB = 1024
+
+
+def slots(total: int, free: int, details: Mapping[str, Any]) -> str:
+    """How many there are, and are free; of those whose executors have not come, that they have not."""
+    ready = int(details.get("ready", total))
+    if ready < total:
+        return f"{ready} of {counted(total, 'slot')} ready"
+    return f"{counted(total, 'slot')}, {free} free"
+
 
 def executors(details: Mapping[str, Any]) -> str | None:
     """Where the executors are; None where Spark has no executors of their own, or does not tell."""
@@ -18,7 +29,20 @@ def executors(details: Mapping[str, Any]) -> str | None:
         return f"{finding}, {released} given back: the next run asks for them again, and %ddl acquire does so now"
     if details.get("dynamic_allocation"):
         slots = details.get("slots")
-        return f"{finding}; Spark itself starts more when there is work, up to {slots} slots, and removes them"
+        finding += f"; Spark itself starts more when there is work, up to {slots} slots, and removes them"
+    return finding + container(details)
+
+
+def container(details: Mapping[str, Any]) -> str:
+    """What an executor may use, behind their number; "" where the cluster manager sets no limit."""
+    size = details.get("container")
+    if not size:
+        return ""
+    java, overhead = int(size["java"]), int(size["overhead"])
+    finding = f"; each may use {java} MiB for Java and {overhead} MiB for its workers (spark.executor.memoryOverhead)"
+    workers = max(1, int(size["cores"]) // int(details.get("task_cores", 1)))
+    if overhead < LEAST_MIB * workers:
+        finding += f", too little for {counted(workers, 'worker')}: raise it to 3g a worker before the session starts"
     return finding
 
 

@@ -15,9 +15,10 @@ from support.fake_cluster import FakeCluster, notices, training
 from support.processes import our_processes, prewarmed
 from support.until import until
 
-from ddl_magics.clusters.base import Refused
+from ddl_magics.clusters import embedded_check
+from ddl_magics.clusters.base import Ready, Refused
 from ddl_magics.clusters.embedded import EmbeddedCluster
-from ddl_magics.clusters.session_details import executors
+from ddl_magics.clusters.session_details import executors, slots
 from ddl_magics.commands import check, release
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.options.parsing import parse
@@ -223,3 +224,27 @@ def test_where_executors_are_in_words():
     assert executors({"executors": None}) is None and executors({"executors": 2}) == "2 executors"
     dynamic = executors({"executors": 0, "dynamic_allocation": True, "slots": 8})
     assert dynamic.startswith("0 executors; Spark itself starts more when there is work, up to 8 slots")
+
+
+def test_what_a_container_may_use_is_in_words():
+    small = {"executors": 2, "container": {"java": 1024, "overhead": 384, "cores": 2}}
+    assert executors(small) == (
+        "2 executors; each may use 1024 MiB for Java and 384 MiB for its workers (spark.executor.memoryOverhead), "
+        "too little for 2 workers: raise it to 3g a worker before the session starts"
+    )
+    large = {"executors": 2, "container": {"java": 1024, "overhead": 6144, "cores": 4}, "task_cores": 2}
+    assert executors(large).endswith("6144 MiB for its workers (spark.executor.memoryOverhead)")
+
+
+def test_slots_that_have_not_come_are_not_free():
+    assert slots(2, 2, {"ready": 0}) == "0 of 2 slots ready" and slots(2, 1, {"ready": 2}) == "2 slots, 1 free"
+    assert slots(1, 1, {}) == "1 slot, 1 free"
+
+
+def test_executors_elsewhere_are_not_called_this_machine():
+    status = Ready(2, 2, {"spark": "3.5.9", "master": "yarn", "ready": 1, "executors": 1})
+    cluster = dict(embedded_check.lines("this machine", status, None))["cluster"]
+    assert cluster == "the notebook's session: Spark 3.5.9 at yarn, 1 of 2 slots ready"
+    status = Ready(2, 2, {"spark": "3.5.9", "master": "local[2]", "ready": 2, "executors": None})
+    cluster = dict(embedded_check.lines("this machine", status, None))["cluster"]
+    assert cluster == "this machine: Spark 3.5.9 at local[2], 2 slots, 2 free"

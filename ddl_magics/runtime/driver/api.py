@@ -24,7 +24,8 @@ from ..data.cache_option import CacheOption
 from ..data.columns import DataError, frame_named
 from ..data.plan import DataPlan
 from ..run_spec import RunSpec
-from ..spark import allocation, gpus, jvm_gateway, slots, spark_error, storage
+from ..spark import allocation, gpus, jvm_gateway, slots, spark_error, storage, yarn
+from ..spark.settings import conf_of
 from ..variables import placing
 from ..wording import counted
 from . import encryption, environment, out, prediction, uploads
@@ -332,6 +333,11 @@ def write_tfrecord(request: str, namespace: Mapping[str, Any]) -> str:
         return _error("usage", str(error))
 
 
+def _container(sc: SparkContext) -> dict[str, int] | None:
+    """What an executor may use on YARN, which ends one that uses more."""
+    return dict(yarn.container(conf_of(sc), sc._jvm)._asdict()) if sc.master == "yarn" else None
+
+
 def info(_request: str = "{}") -> str:
     """What this session is: versions, slots, and the settings that matter to a run."""
     from pyspark import SparkContext
@@ -352,6 +358,8 @@ def info(_request: str = "{}") -> str:
             "released": allocation.released(sc),
             "free": max(0, limit - registry.busy()),
             "executor_cores": slots.executor_cores(sc),
+            "task_cores": slots.task_cores(conf_of(sc)),
+            "container": _container(sc),
             "executor_gpus": gpus.per_executor(sc),
             "task_gpus": gpus.per_task(sc),
             "dynamic_allocation": slots.dynamic_allocation(sc),

@@ -54,9 +54,9 @@ def container(conf: SparkConf, jvm: Any) -> Container:
     java = mebibytes(conf.get("spark.executor.memory", MEMORY))
     factor = float(conf.get("spark.executor.memoryOverheadFactor", str(OVERHEAD_FACTOR)))
     overhead = conf.get("spark.executor.memoryOverhead")
-    beside = max(OVERHEAD_MIB, int(factor * java)) if overhead is None else mebibytes(overhead)
-    beside += mebibytes(conf.get("spark.executor.pyspark.memory", "0"))
-    return Container(java, beside, int(conf.get("spark.executor.cores", "1")))
+    overhead_mib = max(OVERHEAD_MIB, int(factor * java)) if overhead is None else mebibytes(overhead)
+    overhead_mib += mebibytes(conf.get("spark.executor.pyspark.memory", "0"))
+    return Container(java, overhead_mib, int(conf.get("spark.executor.cores", "1")))
 
 
 def view(sc: SparkContext) -> str | None:
@@ -64,31 +64,31 @@ def view(sc: SparkContext) -> str | None:
     if sc.master != "yarn":
         return None
     with contextlib.suppress(Exception):  # Py4J's kinds: the driver may not ask, on clusters with Kerberos
-        asked = container(conf_of(sc), sc._jvm)
-        nodes, queue, containers = _asked(sc)
+        size = container(conf_of(sc), sc._jvm)
+        nodes, queue, containers = _cluster_state(sc)
         starting = containers - 1 - slots.registered(sc)  # one is the ApplicationMaster's
         if starting > 0:
             return "YARN has given %s whose executors have not registered yet" % counted(starting, "container")
-        return shortage(asked, nodes, queue, sc.applicationId, conf_of(sc).get(_SHUFFLE, "false").lower() == "true")
+        return shortage(size, nodes, queue, sc.applicationId, conf_of(sc).get(_SHUFFLE, "false").lower() == "true")
     return None
 
 
-def shortage(asked: Container, nodes: Sequence[Node], queue: Queue, application: str, shuffle_service: bool) -> str:
+def shortage(size: Container, nodes: Sequence[Node], queue: Queue, application: str, shuffle_service: bool) -> str:
     """Why YARN gives no container of this size. shuffle_service: whether Spark wants one in each NodeManager."""
-    mebibytes = asked.java + asked.overhead
-    wanted = "an executor of %s and %s" % (_size(mebibytes), counted(asked.cores, "core"))
+    mebibytes = size.java + size.overhead
+    executor_words = "an executor of %s and %s" % (_size(mebibytes), counted(size.cores, "core"))
     where = "queue %s at %.0f %% of its capacity" % (queue.name, queue.used)
     if not nodes:
         return "YARN has no running NodeManager"
-    if not any(node.free >= mebibytes and node.free_cores >= asked.cores for node in nodes):
+    if not any(node.free >= mebibytes and node.free_cores >= size.cores for node in nodes):
         freest = max(nodes, key=lambda node: node.free)
-        left = (_size(freest.free), _size(freest.total), counted(freest.free_cores, "core"))
-        has = "the freest of its nodes has %s of %s and %s left" % left
+        room = (_size(freest.free), _size(freest.total), counted(freest.free_cores, "core"))
+        has = "the freest of its nodes has %s of %s and %s left" % room
         advice = "wait until other applications end, or ask for less in spark.executor.memory and memoryOverhead"
-        return "YARN has no room for %s (%s, %s): %s" % (wanted, has, where, advice)
+        return "YARN has no room for %s (%s, %s): %s" % (executor_words, has, where, advice)
     if queue.used >= min(100.0, queue.maximum):
         advice = "wait, or choose another with spark.yarn.queue"
-        return "YARN has room for %s, but not in this queue (%s): %s" % (wanted, where, advice)
+        return "YARN has room for %s, but not in this queue (%s): %s" % (executor_words, where, advice)
     log = "`yarn logs -applicationId %s` says why" % application
     if shuffle_service:
         advice = (
@@ -101,10 +101,10 @@ def shortage(asked: Container, nodes: Sequence[Node], queue: Queue, application:
             advice,
             log,
         )
-    return "YARN has room for %s (%s), so they may end as they start: %s" % (wanted, where, log)
+    return "YARN has room for %s (%s), so they may end as they start: %s" % (executor_words, where, log)
 
 
-def _asked(sc: SparkContext) -> tuple[list[Node], Queue, int]:
+def _cluster_state(sc: SparkContext) -> tuple[list[Node], Queue, int]:
     """The nodes, the application's queue, and how many containers it has."""
     yarn = sc._jvm.org.apache.hadoop.yarn
     conf = yarn.conf.YarnConfiguration(sc._jsc.hadoopConfiguration())
@@ -118,9 +118,9 @@ def _asked(sc: SparkContext) -> tuple[list[Node], Queue, int]:
         running = sc._gateway.new_array(yarn.api.records.NodeState, 1)
         running[0] = yarn.api.records.NodeState.RUNNING
         nodes = [_node(node) for node in client.getNodeReports(running)]
-        used = 100.0 * queue.getCurrentCapacity(), 100.0 * queue.getMaximumCapacity()
+        percents = 100.0 * queue.getCurrentCapacity(), 100.0 * queue.getMaximumCapacity()
         containers = report.getApplicationResourceUsageReport().getNumUsedContainers()
-        return nodes, Queue(str(report.getQueue()), *used), int(containers)
+        return nodes, Queue(str(report.getQueue()), *percents), int(containers)
     finally:
         client.stop()
 
