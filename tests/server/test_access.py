@@ -85,7 +85,7 @@ def _routers(app):
 
 def test_the_walk_finds_the_routes_of_the_document():
     document = yaml.safe_load(handlers.SPECIFICATION.read_text())
-    values = {"{run}": "RUN", "{search}": "RUN", "{server}": "RUN", "{rank}": "0"}
+    values = {"{run}": "RUN", "{search}": "RUN", "{server}": "RUN", "{file}": "RUN", "{rank}": "0"}
     told = {
         (re.sub("{[a-z]+}", lambda name: values[name[0]], path).removeprefix("/ddl_magics/"), verb.upper())
         for path, verbs in document["paths"].items()
