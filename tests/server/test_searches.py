@@ -11,6 +11,8 @@ from support.stored import finished, kill_owner
 from ddl_magics import store
 from ddl_magics.dashboard.schema import DEFINITIONS, SEARCH_DEFINITIONS, reference
 from ddl_magics.runtime import events as ev
+from ddl_magics.server import search_views
+from ddl_magics.server.search_views import SearchViews
 
 SCHEMA = {**reference("SearchMessage"), "definitions": {**DEFINITIONS, **SEARCH_DEFINITIONS}}
 
@@ -87,10 +89,10 @@ async def test_a_page_gets_everything_once_and_then_what_has_changed(ask):
     assert status == 200 and first["live"] and message["full"] and len(message["trials"]) == 7
     assert message["info"]["metric"] == "val_accuracy" and message["state"]["front"]
     assert (await view(ask, search.id, version=first["version"]))[0] == 204
-    waiting = asyncio.ensure_future(view(ask, search.id, version=first["version"], wait=10))
+    waiting = asyncio.ensure_future(view(ask, search.id, version=first["version"], wait=30))
     await asyncio.sleep(0.1)
     search.show(6, training=1)
-    _, second = await waiting
+    _, second = await asyncio.wait_for(waiting, 15)
     assert [trial["number"] for trial in second["message"]["trials"]] == [5] and not second["message"]["full"]
     assert "info" not in second["message"]
     search.show(7, state=ev.FINISHED)
@@ -98,6 +100,17 @@ async def test_a_page_gets_everything_once_and_then_what_has_changed(ask):
     assert (last["live"], last["message"]["state"]["state"]) == (False, ev.FINISHED)
     for version in ("x", "-", "a-b-c", first["version"].replace("-", "0-", 1)):
         assert (await view(ask, search.id, version=version))[1]["message"]["full"]
+
+
+def test_views_of_the_last_searches_are_kept(jupyter_data_dir, monkeypatch):
+    read = []
+    monkeypatch.setattr(search_views, "stored_view", lambda folder: read.append(folder.path.name))
+    monkeypatch.setattr(search_views, "MAX_VIEWS", 2)
+    searches, views = [StoredSearch(1, name=name) for name in "abc"], SearchViews()
+    for index in (0, 1, 0, 1, 2, 1, 2, 0):
+        with pytest.raises(LookupError):
+            views.update(searches[index].folder.record(), "")
+    assert read == [searches[index].id for index in (0, 1, 2, 0)]
 
 
 async def test_a_search_whose_kernel_is_gone_is_lost_and_nobody_follows_its_trials(ask):

@@ -8,6 +8,7 @@ from support.feeds import LocalSpark, batches, open_rank, refusal, shares, spec
 
 from ddl_magics.clusters import data_names, dataset_shape
 from ddl_magics.options import parsing
+from ddl_magics.runtime.data import roles
 
 INPUTS = {"features": ["image=pixels", "meta=a+b", "c"], "label": "first=y,both=y+z"}
 
@@ -83,6 +84,11 @@ def test_the_notebook_knows_names_and_shapes_of_a_dict():
     assert list(dataset_shape.notices(spec, {"df": frame()})) == []
     wrong = parsing.parse("--data df --features image=pixls --label y")
     assert data_names.problem(wrong, {"df": frame()}) == "df has no column pixls. Did you mean pixels?"
+
+
+def test_whole_numbers_keep_their_type_unless_they_are_in_a_matrix():
+    columns = [{"dtype": "int64"}, {"dtype": "int32"}, {"dtype": "float64"}, {"dtype": "S"}]
+    assert roles.uses_of(columns, [[0], [0, 1], [2], [3]]) == ["int64", "floatx", "floatx", "string"]
 
 
 CELL = """

@@ -1,6 +1,7 @@
 """The cache of --data on a host: what is taken from it is whole, whatever happened to who put it there."""
 
 import errno
+import json
 import os
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ from support.feeds import flip_bit
 from support.rings import together
 
 from ddl_magics.runtime import scratch
-from ddl_magics.runtime.data import cache_folder, share_cache
+from ddl_magics.runtime.data import cache_folder, cache_key, share_cache
 from ddl_magics.runtime.data.cache_option import CacheOption
 from ddl_magics.runtime.data.share_cache import ShareCache
 
@@ -133,6 +134,8 @@ def test_its_bytes_are_bounded_and_the_oldest_go_first(tmp_path):
     assert sorted(rank for _, _, rank in cache_folder.names(root_of(tmp_path))) == [0, 2]
     problem = of_host(tmp_path, 4, most=size // 2).keep(share(tmp_path))
     assert problem.startswith("they take ") and "give it more, as in --cache " in problem
+    more = CacheOption.read(problem.rpartition("--cache ")[2])
+    assert size < more.max_bytes, "what it says is enough"
     assert len(cache_folder.names(root_of(tmp_path))) == 2
 
 
@@ -289,3 +292,11 @@ def test_values_of_the_option(text, expected):
 def test_what_is_no_value_of_the_option(text):
     with pytest.raises(ValueError, match="a size such as 20GB"):
         CacheOption.read(text)
+
+
+def test_the_key_has_the_files_of_every_storage(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache_key, "_statuses", lambda jvm, uris: uris)
+    (tmp_path / "a b.csv").write_text("1")
+    here = (tmp_path / "a b.csv").as_uri()
+    texts = list(cache_key._file_texts(None, ["hdfs://n/b.csv", here, "s3a://c/d.csv"]))
+    assert [json.loads(texts[0])[:2], *texts[1:]] == [[here, 1], "hdfs://n/b.csv", "s3a://c/d.csv"]

@@ -469,6 +469,12 @@ def test_records_unlike_the_first_are_one_line(example, message, tmp_path):
         list(tfrecord.rows(content, "f", tfrecord.first_columns(content, "f", 1)))
 
 
+def test_a_column_of_two_types_is_refused(tmp_path):
+    content = written(tmp_path / "f", [{"id": 1}, {"id": 1.5}]).read_bytes()
+    with pytest.raises(ValueError, match=r"^f: id has values of two types$"):
+        tfrecord.first_columns(content, "f", 2)
+
+
 def test_a_missing_value_is_none(tmp_path):
     content = written(tmp_path / "f", [{"id": 1, "x": [1.0, 2.0]}, {"id": 2}]).read_bytes()
     columns = tfrecord.first_columns(content, "f", 100)

@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -177,6 +178,12 @@ def test_a_wrong_report_about_memory_ends_only_its_own_connection(pair, changes)
     with pytest.raises(wire.ConnectionLost):
         one._channel.recv()
     assert set(zero.commit(0, 0, np.ones(SIZE), 0)[0].tolist()) == {1.0}
+
+
+@pytest.mark.parametrize("size", [-1, 1 + protocol.VECTOR_LIMIT_BYTES // 8, 2.0, "2", None])
+def test_no_memory_is_taken_for_a_vector_of_such_a_size(size):
+    with pytest.raises(ValueError, match="is above the limit"):
+        protocol.new_vector(Mock(side_effect=AssertionError), "float64", size)
 
 
 def test_a_staging_buffer_is_committed_once(pair):

@@ -17,7 +17,7 @@ from support.paths import environment
 from support.rings import CREDENTIALS, RUN, SECRET, credentials, together
 from support.until import until
 
-from ddl_magics.runtime.transport import memory_file, messages, wire
+from ddl_magics.runtime.transport import memory_file, messages, sockets, wire
 from ddl_magics.runtime.transport.credentials import Credentials
 from ddl_magics.runtime.transport.wire import ConnectionLost, Identity, PeerRefused, ProtocolError
 
@@ -29,6 +29,19 @@ HEADER = struct.Struct("!BQ")
 def acceptor(request):
     with contextlib.closing(Acceptor(credentials(request.param))) as acceptor:
         yield acceptor
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ConnectionRefusedError(111, "Connection refused"), "Connection refused"),
+        (TimeoutError(), sockets.NO_ANSWER),
+        (ConnectionLost("rank 1 is gone"), "rank 1 is gone"),
+        (EOFError(), "EOFError"),
+    ],
+)
+def test_each_error_has_words(error, text):
+    assert sockets.error_text(error) == text
 
 
 @pytest.fixture
