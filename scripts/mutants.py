@@ -456,13 +456,13 @@ def plan(options: argparse.Namespace, record: Record) -> list[tuple[str, mutatio
     """The mutants to try, each with its room: rooms take turns."""
     rooms = options.room or list(ROOMS)
     turns = zip_longest(*([(room, mutant) for mutant in chosen(room, options.seed)] for room in rooms))
-    pairs = _few_alike(pair for turn in turns for pair in turn if pair and pair[1].key not in equivalent())
+    pairs = (pair for turn in turns for pair in turn if pair and pair[1].key not in equivalent())
     if options.again:
         survived = {key for key, line in record.lines.items() if line["outcome"] == "survived"}
         return [pair for pair in pairs if pair[1].key in survived and options.only in pair[1].key]
     if options.only:
         return [pair for pair in pairs if options.only in pair[1].key][: options.count]
-    return [pair for pair in islice(pairs, options.count) if pair[1].key not in record.lines]
+    return [pair for pair in islice(_few_alike(pairs), options.count) if pair[1].key not in record.lines]
 
 
 def _few_alike(pairs: Iterable[tuple[str, mutations.Mutant]]) -> Iterator[tuple[str, mutations.Mutant]]:
