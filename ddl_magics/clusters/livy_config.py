@@ -135,9 +135,8 @@ def _authenticator(kind: str, credentials: SimpleNamespace) -> Any:
     name = {**_AUTHENTICATORS, **_value("authenticators", {})}.get(kind)
     if name is None:
         raise _wrong(f"authenticators has no {kind}")
-    module, _, of = str(name).rpartition(".")
     try:
-        return getattr(importlib.import_module(module), of)(credentials)
+        return _named(str(name))(credentials)
     except ImportError as error:
         if (error.name or "").partition(".")[0] == "sparkmagic":
             raise NoSession(f"{kind} is sparkmagic's: pip install 'sparkmagic>=0.21'.") from None
@@ -152,9 +151,14 @@ def _http_session() -> Any:
 
     session = requests.Session()
     for adapter in dict(_value("http_session_config", {})).get("adapters") or ():
-        module, _, name = str(adapter["adapter"]).rpartition(".")
-        session.mount(str(adapter["prefix"]), getattr(importlib.import_module(module), name)())
+        session.mount(str(adapter["prefix"]), _named(str(adapter["adapter"]))())
     return session
+
+
+def _named(name: str) -> Any:
+    """The class with this full name."""
+    module, _, inner = name.rpartition(".")
+    return getattr(importlib.import_module(module), inner)
 
 
 def _merged(values: Mapping[str, Any], updates: Mapping[str, Any]) -> dict[str, Any]:

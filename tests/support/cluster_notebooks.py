@@ -38,7 +38,28 @@ REMOTE = {"embedded": "", "ipython": "%%spark -s ddl\n", "pyspark": "", "gateway
 FIRST_SECONDS = 300
 
 
-class LookAlikeNotebook:
+class _OfKernel:
+    """What notebooks have in common: `kernel`, and a `value` of its expressions."""
+
+    @cached_property
+    def first(self):
+        """The answer of the notebook's first cell, a training called digits."""
+        return self.kernel.run(trainings.cell("--name digits --seed 7", epochs=3), timeout=FIRST_SECONDS)
+
+    @cached_property
+    def history(self):
+        """That of digits."""
+        assert self.first.error == "", self.first.traceback
+        return self.value("digits.history")
+
+    def run(self, code, **how):
+        """A cell that must go well."""
+        answer = self.kernel.run(code, **how)
+        assert answer.error == "", answer.traceback
+        return answer
+
+
+class LookAlikeNotebook(_OfKernel):
     """A kernel whose runs are executed behind a stand-in for a service that is like Livy: what a notebook shows there.
 
     Args:
@@ -70,24 +91,7 @@ class LookAlikeNotebook:
         more = f"--token-from 'cat {token}'" if kind == "Fabric" else ""
         self.run(f"%ddl use livy {self.service.url} {more}", timeout=FIRST_SECONDS)
 
-    @cached_property
-    def first(self):
-        """The answer of the notebook's first cell, a training called digits."""
-        return self.kernel.run(trainings.cell("--name digits --seed 7", epochs=3), timeout=FIRST_SECONDS)
-
-    @cached_property
-    def history(self):
-        """That of digits."""
-        assert self.first.error == "", self.first.traceback
-        return self.value("digits.history")
-
-    def run(self, code, **how):
-        """A cell that must go well."""
-        answer = self.kernel.run(code, **how)
-        assert answer.error == "", answer.traceback
-        return answer
-
-    local = run
+    local = _OfKernel.run
 
     def value(self, expression):
         """The value of an expression of the notebook's own Python, which must be of literals."""
@@ -100,7 +104,7 @@ class LookAlikeNotebook:
         self.service.__exit__()
 
 
-class Notebook:
+class Notebook(_OfKernel):
     """A kernel with `ddl_magics`, and the session that its runs are executed in.
 
     Args:
@@ -141,17 +145,6 @@ class Notebook:
         self.run("%load_ext ddl_magics")
 
     @cached_property
-    def first(self):
-        """The answer of the notebook's first cell, a training called digits."""
-        return self.kernel.run(trainings.cell("--name digits --seed 7", epochs=3), timeout=FIRST_SECONDS)
-
-    @cached_property
-    def history(self):
-        """That of digits."""
-        assert self.first.error == "", self.first.traceback
-        return self.value("digits.history")
-
-    @cached_property
     def run_id(self):
         """That of digits."""
         assert self.first.error == "", self.first.traceback
@@ -162,12 +155,6 @@ class Notebook:
         """The number of the Livy session; None where there is none."""
         said = re.search(r"Livy session (\d+) at", self.run("%ddl check").text)
         return said and int(said[1])
-
-    def run(self, code, **how):
-        """A cell that must go well."""
-        answer = self.kernel.run(code, **how)
-        assert answer.error == "", answer.traceback
-        return answer
 
     def local(self, code, **how):
         """A cell of the notebook's own Python."""

@@ -9,11 +9,10 @@ import io
 import json
 import pickle
 import sys
-import threading
 import traceback
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from ddl_magics.clusters import shipping
+from support.stand_ins import Handler, StandIn
 
 #: What the runtime's `driver.remote` has besides the functions that are called.
 _REMOTE = """
@@ -42,7 +41,7 @@ def forget(runtime):
         del sys.modules[name]
 
 
-class FakeLivy:
+class FakeLivy(StandIn):
     """`faults` maps "METHOD /path" to answers (status, body) that are given once each, before the real one."""
 
     def __init__(self, side_channel=True, csrf=False):
@@ -53,20 +52,9 @@ class FakeLivy:
         self.deaf = ""  # how the session of a driver that has died answers: "accepts", or "fails"
         self.names = {}
         self.created = []  # the bodies of the requests for a session
-        self.statements, self.jobs, self.seen = [], {}, []
+        self.statements, self.jobs = [], {}
         self.faults = {}
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        self._server.daemon_threads = True
-        self._server.livy = self
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(_Handler)
 
     def answer(self, method, path, body):
         """(status, JSON) of a request."""
@@ -134,14 +122,9 @@ class FakeLivy:
         return {"state": "SUCCEEDED", "result": base64.b64encode(base64.b64encode(pickle.dumps(value))).decode()}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
+class _Handler(Handler):
     def _serve(self):
-        livy = self.server.livy
-        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body = json.loads(data) if data else None
-        livy.seen.append((self.command, self.path, dict(self.headers), body))
+        livy, body = self.stand_in, self.json_body()
         key = next((k for k in livy.faults if f"{self.command} {self.path}".startswith(k) and livy.faults[k]), None)
         if livy.csrf and self.command != "GET" and not self.headers.get("X-Requested-By"):
             status, reply = 400, b"<html>Missing Required Header for CSRF protection.</html>"
@@ -156,6 +139,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = cut
 
     do_GET = do_POST = do_DELETE = _serve
-
-    def log_message(self, *arguments):
-        pass

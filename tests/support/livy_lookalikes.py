@@ -6,12 +6,12 @@ knows the requests that the documents list, and answers any other one as it answ
 
 import json
 import re
-import threading
 import urllib.error
 import urllib.request
 import uuid
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
+
+from support.stand_ins import Handler, StandIn
 
 _SESSIONS = MappingProxyType(
     {
@@ -26,7 +26,7 @@ _SESSIONS = MappingProxyType(
 )
 
 
-class LookAlike:
+class LookAlike(StandIn):
     """`upstream`: the URL of the Livy. `seen`: (method, path, headers, body) of each request.
 
     `lost` is how many answers to requests for a session are lost after the session was made; `refused` has answers
@@ -40,21 +40,11 @@ class LookAlike:
 
     def __init__(self, upstream):
         self.upstream = upstream
-        self.seen, self.refused, self.lost = [], [], 0
+        self.refused, self.lost = [], 0
         self.ids = {}  # the upstream's number of each session, by the id that clients know
         self.statements = {}
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        self._server.daemon_threads = True
-        self._server.stand_in = self
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}{self.prefix}"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(_Handler)
+        self.url += self.prefix
 
     # What a service does its own way
 
@@ -318,14 +308,9 @@ class Lighter(LookAlike):
         return 200, {"id": key, "state": "starting", "kind": "pyspark"}
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
+class _Handler(Handler):
     def _serve(self):
-        stand_in = self.server.stand_in
-        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        body, headers = json.loads(data) if data else None, {}
-        stand_in.seen.append((self.command, self.path, dict(self.headers), body))
+        stand_in, body, headers = self.stand_in, self.json_body(), {}
         if stand_in.refused:
             status, headers = stand_in.refused.pop(0)
             answer = stand_in.error(status, "too much is asked for", self.path)
@@ -343,6 +328,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(raw)
 
     do_GET = do_POST = do_DELETE = _serve
-
-    def log_message(self, *arguments):
-        pass
