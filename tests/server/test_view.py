@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 
 import numpy as np
 import pytest
@@ -210,3 +211,19 @@ async def test_the_end_of_a_run_whose_last_events_are_gone_comes_from_the_store(
     assert (state["state"], state["message"]) == (ev.FINISHED, "the end of its events is missing")
     assert view["damaged"] >= 1
     assert await look(folder, view) is None
+
+
+def test_a_history_that_begins_again_ends_only_once_all_of_it_is_read():
+    """The owner has put one event in the place of several, of which some were read."""
+    folder = finished()
+    path = folder.path / "events.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:5]))
+    reader = run_reader.RunReader(folder.record())
+    reader.read_more(10)
+    path.write_text("".join([lines[0], json.dumps({**json.loads(lines[7]), "first": 3}) + "\n", *lines[8:]]))
+    reader.read_more(10)
+    reader.mark_over(folder.record())
+    assert reader.behind == 1 and not reader.history.over
+    reader.read_more(10)
+    assert reader.behind == 0 and reader.history.over and reader.damaged == 0

@@ -84,11 +84,11 @@ def test_vectors_become_arrays_at_once(spark):
 
 
 def test_rows_too_large_for_a_batch_of_arrow_go_one_by_one(spark):
-    frame, rows = spark.range(1), "spark.sql.execution.arrow.maxRecordsPerBatch"
-    columns = [{"name": "id", "dtype": "i8", "depth": 0, "vector": False}]
+    frame, rows = spark.range(1).selectExpr("id", "id b"), "spark.sql.execution.arrow.maxRecordsPerBatch"
+    columns = [{"name": name, "dtype": "i8", "depth": 0, "vector": False} for name in frame.columns]
     bound = arrow.MOST_BYTES // 10_000
     assert arrow.takes(frame, columns) and arrow.fits(frame, bound) and not arrow.fits(frame, bound + 1)
-    for number in ("0", "-1", str(arrow.MOST_BYTES)):
+    for number in ("0", "-1", str(arrow.MOST_BYTES // 16 + 1)):
         spark.conf.set(rows, number)
         try:
             assert not arrow.takes(frame, columns)
@@ -219,6 +219,14 @@ def test_of_data_in_windows_a_missing_page_is_read_alone(tmp_path, monkeypatch):
         pytest.skip("the folder for temporary files is in memory")
     assert sum(len(batch) for batch in open_rank(manifest, [str(tmp_path)], 0, 256)[0].take(16)) == 16 * 256
     assert resident_bytes(path) < 2 * window
+
+
+def test_of_an_empty_share_nothing_is_read_ahead(tmp_path):
+    import tensorflow as tf
+
+    share = reader.StoredShare(tf, [(str(tmp_path / "none.npy"), "")], one_column(0), "")
+    share.read_ahead([(0, 0)], 1)
+    assert len(share.arrays[0]) == 0
 
 
 def test_tensors_share_the_memory_of_the_files(tmp_path):

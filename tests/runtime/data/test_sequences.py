@@ -55,6 +55,14 @@ def of_rank(dataset):
     return [pair for xs, ys in batches(dataset) for pair in zip(xs, ys, strict=True)]
 
 
+def test_windows_whose_label_is_before_the_date_are_for_training():
+    plan = SequencePlan(3, 1, 2, "time", (), "2012-01-02")  # of 4 rows each, a window begins at each second row
+    series = np.array([10, 10, 3]), np.array([7, 2, 3])  # rows, and those before the date
+    (train_starts, train), (_, held_out) = plan.windows(series, 0.0)
+    assert train_starts.tolist() == [0, 10, 20]
+    assert (train.tolist(), held_out.tolist()) == ([2, 0, 0], [2, 4, 0])
+
+
 @pytest.mark.parametrize(("horizon", "stride"), [(None, None), (0, 1), (3, 4), (1, 30)])
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_all_windows_are_those_of_keras(local, tmp_path, workers, horizon, stride):

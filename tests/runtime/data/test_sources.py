@@ -16,7 +16,7 @@ from support.refusals import one_line
 
 from ddl_magics.clusters import data_names, dataset_shape
 from ddl_magics.options import parsing
-from ddl_magics.runtime.data import packing, sources, tfrecord
+from ddl_magics.runtime.data import packing, parquet, sources, tfrecord
 from ddl_magics.runtime.data.columns import DataError
 from ddl_magics.runtime.data.plan import DataPlan
 
@@ -45,6 +45,20 @@ def test_every_row_of_the_files_that_is_wanted_is_used_once(spark, tmp_path):
     rows = [packing.decode(blob)[1][1].tolist() for blob in made.rdd.collect()]
     assert sorted(a for own in rows for a in own) == [a for a in range(1700, 2000) if a % 3 < 2]
     made.close()
+
+
+@pytest.mark.parametrize(
+    ("values", "sign", "value", "fulfilled"),
+    [
+        ([1.4, 1.6, None, float("nan")], ">", 1.5, [False, True, False, True]),
+        ([1.4, 1.6, None, float("nan")], "<=", 1.5, [True, False, False, False]),
+        ([2**53, 2**53 + 1, None], "==", 2**53 + 1, [False, True, False]),
+        (["a", None, "b"], "!=", "a", [False, False, True]),
+    ],
+)
+def test_workers_compare_as_spark_does(values, sign, value, fulfilled):
+    batch = pa.record_batch({"a": values})
+    assert parquet.fulfilled(batch, [{"column": "a", "sign": sign, "value": value}]).tolist() == fulfilled
 
 
 def test_many_partitions_are_joined_and_no_row_is_lost(spark):

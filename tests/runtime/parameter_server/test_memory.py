@@ -242,3 +242,17 @@ def test_no_memory_outlives_processes_that_are_killed(start, victim):
     gone = {str(worker.pid), str(server.process.pid), str(os.getpid())}
     others = [path.name for path in Path("/proc").glob("[0-9]*") if path.name not in gone]
     assert [pid for pid in others if mapped_memory(pid) & files] == []
+
+
+def test_nobody_else_gets_memory_that_a_rank_that_left_may_still_read():
+    pool = memory.Pool()
+    buffer = memory.ServerBuffer(Mock(), pool)
+    buffer.note_state({"host": memory_file.host_id(), "holds": []})
+    vector = pool.take(np.float32, SIZE)
+    lent = memory._offer(vector)
+    buffer.answer({}, [vector])
+    buffer.close()
+    del vector, buffer
+    gc.collect()
+    taken = pool.take(np.float32, SIZE)
+    assert lent and memory._offer(taken)["token"] != lent["token"]

@@ -201,6 +201,11 @@ def test_a_pulse_tells_where_a_rank_is_and_whether_it_moves_or_waits():
     assert Pulse.of(rank).waiting
 
 
+def test_a_rank_takes_the_working_folder_that_was_begun_for_it():
+    begun = SimpleNamespace()
+    assert Rank(config(), None, begun).files is begun
+
+
 @pytest.mark.parametrize(
     ("fit", "epoch", "step", "where"),
     [
