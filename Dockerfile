@@ -13,13 +13,13 @@ RUN ln -s ../lib/node_modules/npm/bin/npm-cli.js /usr/local/bin/npm
 COPY . /src
 WORKDIR /src
 # The build hook makes the front end with npm.
-RUN pip wheel --no-cache-dir -c constraints.txt --wheel-dir /wheels ".[local,sparkmagic,lab,search]" six scikit-learn
+RUN pip wheel --no-cache-dir -c constraints.txt --wheel-dir /wheels ".[local,sparkmagic,search]" six
 
 FROM python:3.11-slim-bookworm
 RUN apt-get update && apt-get install -y --no-install-recommends libgssapi-krb5-2 libkrb5-dev procps \
     && rm -rf /var/lib/apt/lists/* && useradd --create-home jovyan
 COPY --from=wheels /wheels /wheels
-RUN pip install --no-cache-dir --no-index --find-links /wheels "ddl_magics[local,sparkmagic,lab,search]" six scikit-learn \
+RUN pip install --no-cache-dir --no-index --find-links /wheels "ddl_magics[local,sparkmagic,search]" six \
     && rm -rf /wheels
 USER jovyan
 WORKDIR /home/jovyan

