@@ -258,6 +258,11 @@ def test_a_file_that_changes_meanwhile_is_named(described, tmp_path, monkeypatch
         read_own(str(tmp_path / "1"), manifest, 0)
 
 
+@pytest.mark.parametrize("manifest", [None, {"files": None}, {"rows": 3}, {"files": {"format": "csv"}}])
+def test_only_parquet_files_are_read_by_another_process(manifest, tmp_path):
+    assert file_share.begin(manifest, str(tmp_path), 0, 1) is None
+
+
 def test_what_has_been_read_is_reported(described, tmp_path, monkeypatch):
     """Each second; here at once. The process that reads a share says its rows."""
     monkeypatch.setattr(file_share, "REPORT_SECONDS", 0.0)
