@@ -183,16 +183,42 @@ def description_of(folder: Path) -> dict[str, Any]:
         description: dict[str, Any] = json.loads(read_bounded(folder / DESCRIPTION, MAX_DESCRIPTION_BYTES))
         of_known_form = all(form.fullmatch(description[name]) for name, form in _FORMS.items())
         of_known_form = of_known_form and isinstance(description["versions"], dict)
+        of_known_form = of_known_form and (description["inputs"] is None or _are_inputs(description["inputs"]))
     except OSError as error:
         if (folder / DESCRIPTION).is_file():
             raise CannotExport(f"{folder / DESCRIPTION} cannot be read: {error.strerror}") from None
         raise CannotExport(f"{folder} is no exported model: it has no {DESCRIPTION}") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         of_known_form = False
     if not of_known_form:
         raise CannotExport(f"{folder / DESCRIPTION} is damaged: export the model again")
     run = str(description.get("run", ""))
     return {**description, "run": run if RUN_ID.fullmatch(run) else ""}
+
+
+def _are_inputs(stored: Any) -> bool:
+    """Whether a JSON value is of the form of `Inputs`. A KeyError, TypeError or AttributeError says no, too."""
+    columns, tensors, features, shapes = (stored[name] for name in ("columns", "tensors", "features", "shapes"))
+    window = stored.get("window", {"length": 1, "order_by": "", "group_by": []})
+    return (
+        all(_are(str, [column["name"], column["dtype"]]) for column in columns)
+        and all(_are(int, [column["depth"], column["vector"]]) for column in columns)
+        and all(_are_indices(tensor, columns) for tensor in tensors)
+        and _are_indices([*features.values()] if isinstance(features, dict) else [features], tensors)
+        and _are(str, stored["uses"])
+        and len(stored["uses"]) == len(tensors)
+        and (shapes is None or (len(shapes) == len(tensors) and all(_are(int, shape) for shape in shapes)))
+        and _are(int, [window["length"]])
+        and _are(str, [window["order_by"], *window["group_by"]])
+    )
+
+
+def _are(kind: type, values: list[Any]) -> bool:
+    return isinstance(values, list) and all(isinstance(value, kind) for value in values)
+
+
+def _are_indices(values: list[Any], of: list[Any]) -> bool:
+    return _are(int, values) and all(0 <= value < len(of) for value in values)
 
 
 def model_content(model: Any) -> bytes:

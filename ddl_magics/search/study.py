@@ -252,7 +252,7 @@ def _check(study: optuna.Study, count: int) -> None:
     if len(study.directions) != count:
         raise ValueError("it has other objectives")
     for trial in study.get_trials(deepcopy=False):
-        for number in (*(trial.values or ()), *trial.intermediate_values.values()):
+        for number in (*(trial.values or ()), *trial.intermediate_values, *trial.intermediate_values.values()):
             math.isnan(number)  # a TypeError for what is no number, and an OverflowError for one too large
         if (trial.values and len(trial.values) != count) or not all(isinstance(name, str) for name in trial.params):
             raise ValueError(f"trial {trial.number} is of another form")

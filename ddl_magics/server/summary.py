@@ -81,12 +81,8 @@ def _losses(file: BinaryIO, offset: int, limit: int) -> Iterable[LossEvent]:
             continue
         raw = parse_event(line)
         event = None if raw is None else ev.parse(raw)
-        if isinstance(event, LossEvent) and _is_of_job(event) and isinstance(event.metrics.get("loss"), int | float):
+        if isinstance(event, LossEvent) and event.rank == _CHIEF and isinstance(event.metrics.get("loss"), int | float):
             yield event
-
-
-def _is_of_job(event: LossEvent) -> bool:
-    return isinstance(event, ev.Epoch) or event.rank == _CHIEF
 
 
 def thin_out(values: Sequence[T], limit: int) -> Sequence[T]:

@@ -72,6 +72,13 @@ def change(served):
     return launch._replace(served, request, lambda line: None)
 
 
+def test_a_running_server_keeps_its_settings(running):
+    _, served, _ = running
+    request = launch.Request("digits", lambda folder: None, options=launch.Options(port=7))
+    with pytest.raises(CannotServe, match="is served already, with another --port: %ddl serve --stop digits first"):
+        launch._replace(served, request, lambda line: None)
+
+
 def test_a_change_of_the_version_that_was_told_as_failed_does_not_take_place(running):
     server, served, loads = running
     with pytest.raises(CannotServe, match=r"version 2 of digits cannot be served, and 1 is: the new version was not"):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from support.launch import Refused, finished, load_driver, start, weights
 from support.refusals import one_line
+from support.until import until
 
 from ddl_magics.runtime.checkpoints import checkpoint_storage as stored
 from ddl_magics.runtime.spark.storage import StorageError
@@ -181,6 +182,16 @@ def test_a_slow_storage_gets_only_the_newest_and_always_has_one(storage, copies,
     assert storage.files == {"checkpoint-0.2.npz": "third"}
     assert storage.log == [["checkpoint-0.1.npz"], ["checkpoint-0.1.npz", "checkpoint-0.2.npz"]]
     assert [path.name for path in tmp_path.iterdir()] == ["from the rank"], "no copy is left on the driver's disk"
+
+
+def test_nobody_waits_for_what_is_written(storage, copies, tmp_path, monkeypatch):
+    monkeypatch.setattr(stored, "CLOSE_SECONDS", 10)
+    storage.gate.set()
+    (tmp_path / "from the rank").mkdir()
+    copies.upload(checkpoint_of(0, "first", tmp_path / "from the rank"))
+    until(lambda: storage.files, 10)
+    until(lambda: not copies._pending, 10)
+    assert copies.close()
 
 
 def test_a_failure_is_reported_once_and_may_pass(storage, copies, tmp_path):

@@ -696,6 +696,14 @@ def test_wrong_options_are_refused_in_one_line(local, pandas_frame, changes, mes
     assert refusal(local, pandas_frame, spec(**{"label": "label", **changes}), namespace) == message
 
 
+def test_of_a_column_with_a_comma_it_is_said_how_to_write_it(local):
+    frame = pd.DataFrame({"width,cm": [1.0, 2.0], "y": [0, 1]})
+    message = (
+        r"""--features width cm: df has no such column; did you mean 'width,cm'? Write 'width\,cm', with the quotes"""
+    )
+    assert refusal(local, frame, spec(features=["width cm"])) == message
+
+
 @pytest.mark.parametrize(("values", "kind"), [(["a", "b"], "text"), ([[1.0], [2.0]], "arrays")])
 def test_weights_are_numbers(values, kind):
     frame = pd.DataFrame({"x": [1, 2], "y": [0, 1], "w": values})

@@ -61,6 +61,14 @@ def test_workers_compare_as_spark_does(values, sign, value, fulfilled):
     assert parquet.fulfilled(batch, [{"column": "a", "sign": sign, "value": value}]).tolist() == fulfilled
 
 
+def test_rows_of_files_come_in_batches_of_bounded_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet, "BATCH_BYTES", 800)
+    pq.write_table(pa.table({"a": range(1000)}), tmp_path / "t", use_dictionary=False, compression="none")
+    batches = list(parquet.batches(pq.ParquetFile(tmp_path / "t"), 0, [{"name": "a"}], []))
+    assert [a for batch in batches for a in batch["a"].to_pylist()] == list(range(1000))
+    assert 50 < max(batch.num_rows for batch in batches) <= 100
+
+
 def test_many_partitions_are_joined_and_no_row_is_lost(spark):
     frame = spark.range(0, 2000, 1, 100).selectExpr("id x", "id y")
     made = prepare(spark.sparkContext, frame, spec(), {})
@@ -454,6 +462,7 @@ def test_numbers_that_are_not_packed_are_read():
     [
         (lambda content: b"PAR1" + content, "f is damaged at byte 0, or no TFRecord file"),
         (lambda content: content[:-7], "f is cut off in its last record"),
+        (lambda content: content + content[:12], "f is cut off in its last record"),
         (lambda content: content + b"12", "f is damaged at byte"),
         (
             lambda content: content[:40] + bytes([content[40] ^ 1]) + content[41:],

@@ -17,7 +17,7 @@ from support.feeds import LOGGED, spec
 from support.refusals import one_line
 
 import ddl_magics
-from ddl_magics.runtime.data import file_share, sources, tfrecord, tfrecord_encoding
+from ddl_magics.runtime.data import file_share, sources, tfrecord, tfrecord_encoding, tfrecord_folder
 from ddl_magics.runtime.data.columns import DataError
 
 from .test_file_feed import assert_equal, prepared, stored
@@ -151,6 +151,15 @@ def test_a_number_beyond_float32_is_refused(depth):
         tfrecord_encoding.entry_maker(column)([1e39] if depth else 1e39)
 
 
+def test_a_file_that_spark_has_lost_is_noticed(spark, tmp_path, monkeypatch):
+    files = tfrecord_folder._rename_files
+    monkeypatch.setattr(tfrecord_folder, "_rename_files", lambda *arguments: files(*arguments)[1:])
+    frame = spark.range(0, 10, 1, 2)
+    with pytest.raises(DataError, match="Spark has not written the bytes that it was given$"):
+        ddl_magics.write_tfrecord(frame, f"file://{tmp_path}/lost", compression="gzip")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_exists_is_kept(spark, tmp_path):
     with pytest.raises(ValueError, match=r"exists, and is not written over: name another folder$"):
         ddl_magics.write_tfrecord(spark.range(3), f"file://{tmp_path}")
@@ -241,6 +250,13 @@ def test_one_number_of_two_bytes_makes_any_checksum_end_in_zero():
     states = tfrecord.advanced(np.zeros(len(data), np.uint32), data) ^ np.uint32(0xFFFFFFFF)
     rotated = states >> np.uint32(15) | states << np.uint32(17)
     assert len(set((rotated >> np.uint32(22)).tolist())) == 1 << 10
+
+
+@pytest.mark.parametrize(
+    ("value", "encoded"), [(0, "00"), (127, "7f"), (128, "8001"), (256, "8002"), (-1, "ff" * 9 + "01")]
+)
+def test_a_varint_is_that_of_protobuf(value, encoded):
+    assert tfrecord_encoding.varint(value).hex() == encoded
 
 
 def test_the_lines_of_a_file_are_its_records_and_zeros():
