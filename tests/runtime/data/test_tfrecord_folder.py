@@ -155,7 +155,7 @@ def test_a_file_that_spark_has_lost_is_noticed(spark, tmp_path, monkeypatch):
     files = tfrecord_folder._rename_files
     monkeypatch.setattr(tfrecord_folder, "_rename_files", lambda *arguments: files(*arguments)[1:])
     frame = spark.range(0, 10, 1, 2)
-    with pytest.raises(DataError, match=r"Spark has not written the bytes that it was given$"):
+    with pytest.raises(ValueError, match=r"Spark has not written the bytes that it was given$"):
         ddl_magics.write_tfrecord(frame, f"file://{tmp_path}/lost", compression="gzip")
     assert list(tmp_path.iterdir()) == []
 
