@@ -13,6 +13,7 @@ version_file = Path(__file__).resolve().parents[1] / "ddl_magics" / "_version.py
 version = release = re.search(r'^__version__ = "(.*)"', version_file.read_text(), re.MULTILINE)[1]
 extensions = ["myst_parser", "sphinx_copybutton"]
 myst_heading_anchors = 4  # as GitHub makes them
+smartquotes = False  # "--workers" in a heading keeps both hyphens
 
 html_theme = "pydata_sphinx_theme"
 html_title = "ddl_magics"
@@ -20,7 +21,7 @@ html_show_sphinx = False
 html_copy_source = False
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_sidebars = {"index": [], "tutorial": []}  # their sections are empty
+html_sidebars = {"index": []}  # it is in no section
 html_theme_options = {
     "navbar_align": "left",
     "show_prev_next": True,

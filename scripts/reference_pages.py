@@ -50,8 +50,9 @@ def _commands_page() -> str:
 
 {_made_from("ddl_magics/commands/table.py")}
 
-`%ddl` without a verb lists them, and `%ddl VERB --help` explains a verb's options. In a terminal, `ddl-magics --help`
-lists the commands that need no kernel. The object `ddl` of a training cell is something else: [`ddl`](ddl.md).
+`%ddl` without a verb prints what may be useful next for the newest run, and lists the verbs. `%ddl VERB --help`
+explains a verb's options. In a terminal, `ddl-magics --help` lists the commands that need no kernel. The object `ddl`
+of a training cell is something else: [`ddl`](ddl.md).
 
 {help.markdown()}
 """

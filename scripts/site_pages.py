@@ -10,59 +10,54 @@ from __future__ import annotations
 import posixpath
 import re
 import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "build" / "pages"
 
-#: Section -> its pages, by file in the repository.
-SECTIONS = {
-    "How-to guides": (
-        *(
-            "docs/data.md",
-            "docs/data-files.md",
-            "docs/strategies.md",
-            "docs/losses.md",
-            "docs/cell-output.md",
-            "docs/notebooks.md",
-            "docs/coming-from.md",
-            "docs/orchestration.md",
-            "docs/predictions.md",
-            "docs/models.md",
-            "docs/serving.md",
-            "docs/monitoring.md",
-            "docs/loops.md",
-            "docs/search.md",
-            "docs/scaling.md",
-            "docs/executors.md",
-            "docs/hdinsight.md",
-            "docs/platforms.md",
-            "docs/faults.md",
+#: Section -> group -> its pages, by file in the repository. The first four sections are those of Diataxis.
+SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {
+    "Tutorials": {
+        "": ("docs/tutorial.md", "docs/notebooks.md"),
+    },
+    "How-to guides": {
+        "Data": ("docs/data.md", "docs/data-files.md"),
+        "Training": (
+            *("docs/strategies.md", "docs/losses.md", "docs/loops.md", "docs/mixed-precision.md"),
+            *("docs/cell-output.md", "docs/search.md", "docs/scaling.md", "docs/faults.md"),
         ),
-        *("docs/panel.md", "docs/history.md", "docs/stored-runs.md", "docs/jupyterhub.md", "docs/air-gap.md"),
-        "docs/troubleshooting.md",
-    ),
-    "Reference": (
-        "docs/options.md",
-        "docs/commands.md",
-        "docs/run.md",
-        "docs/ddl.md",
-        "docs/events.md",
-        "docs/rest.md",
-    ),
-    "Explanation": (
-        *("docs/how-it-works.md", "docs/allreduce.md", "docs/parameter-server.md", "docs/run-life.md"),
-        *("docs/examples.md", "docs/security.md", "docs/comparison.md", "benchmarks/README.md"),
-        "benchmarks/gpu.md",
-    ),
-    "Project": (
-        "docs/roadmap.md",
-        "CONTRIBUTING.md",
-        "docs/releasing.md",
-        "CHANGELOG.md",
-        "SECURITY.md",
-        "CODE_OF_CONDUCT.md",
-    ),
+        "The trained model": (
+            *("docs/predictions.md", "docs/models.md", "docs/serving.md", "docs/monitoring.md"),
+            "docs/orchestration.md",
+        ),
+        "Notebooks and runs": ("docs/panel.md", "docs/vs-code.md", "docs/history.md", "docs/stored-runs.md"),
+        "Clusters": ("docs/hdinsight.md", "docs/platforms.md", "docs/executors.md"),
+        "Coming from elsewhere": (
+            *("docs/coming-from.md", "docs/keras-3-multi-worker.md", "docs/horovod-tensorflow-2-16.md"),
+            *("docs/tensorflow-on-spark.md", "docs/hdinsight-deep-learning.md", "docs/pytorch.md"),
+        ),
+        "Administration and trouble": ("docs/jupyterhub.md", "docs/air-gap.md", "docs/troubleshooting.md"),
+    },
+    "Reference": {
+        "In a notebook": ("docs/options.md", "docs/commands.md", "docs/run.md", "docs/ddl.md"),
+        "For programs": ("docs/events.md", "docs/rest.md"),
+    },
+    "Explanation": {
+        "How it works": (
+            *("docs/how-it-works.md", "docs/allreduce.md", "docs/parameter-server.md", "docs/run-life.md"),
+            "docs/security.md",
+        ),
+        "How well it works": (
+            *("docs/comparison.md", "docs/examples.md", "benchmarks/README.md", "benchmarks/gpu.md"),
+        ),
+    },
+    "Project": {
+        "": (
+            *("docs/roadmap.md", "CONTRIBUTING.md", "docs/releasing.md", "CHANGELOG.md", "SECURITY.md"),
+            "CODE_OF_CONDUCT.md",
+        ),
+    },
 }
 
 #: File -> its page, where the name in docs/ is not free: security.md is another page, and search.html is Sphinx' own.
@@ -99,22 +94,32 @@ def collect(folder: Path) -> None:
 
 def pages() -> dict[str, str]:
     """File of the repository -> its text, with the indexes of the sections as if they were files in docs/."""
-    sources = ["docs/tutorial.md", *(source for section in SECTIONS.values() for source in section)]
-    indexes = {_index(section): _contents(f"# {section}\n", listed) for section, listed in SECTIONS.items()}
-    home = (ROOT / "README.md").read_text(encoding="utf-8")
-    top = _contents(home, ["docs/tutorial.md", *indexes], hidden=True)
-    return {"README.md": top, **indexes, **{name: (ROOT / name).read_text(encoding="utf-8") for name in sources}}
+    indexes = {_index(section): _section(section, groups) for section, groups in SECTIONS.items()}
+    home = (ROOT / "README.md").read_text(encoding="utf-8") + _contents(indexes, ":hidden:")
+    return {"README.md": home, **indexes, **{name: (ROOT / name).read_text(encoding="utf-8") for name in listed()}}
+
+
+def listed() -> list[str]:
+    """The pages of all sections, by file in the repository."""
+    return [source for groups in SECTIONS.values() for group in groups.values() for source in group]
 
 
 def _index(section: str) -> str:
     return f"docs/{section.lower().replace(' ', '-')}.md"
 
 
-def _contents(text: str, listed: list[str] | tuple[str, ...], hidden: bool = False) -> str:
-    """The text with a table of contents below it."""
-    names = "\n".join(site_path(source).removesuffix(".md") for source in listed)
-    options = ":hidden:\n" if hidden else ":maxdepth: 2\n"
-    return f"{text}\n```{{toctree}}\n{options}\n{names}\n```\n"
+def _section(section: str, groups: Mapping[str, Iterable[str]]) -> str:
+    """The page of a section: a table of contents for each of its groups, with the group as its heading."""
+    parts = [f"# {section}\n"]
+    for group, sources in groups.items():
+        parts.append(_contents(sources, ":maxdepth: 1", *([f":caption: {group}"] if group else [])))
+    return "".join(parts)
+
+
+def _contents(sources: Iterable[str], *options: str) -> str:
+    """A table of contents."""
+    names = (site_path(source).removesuffix(".md") for source in sources)
+    return "\n".join(["", "```{toctree}", *options, "", *names, "```", ""])
 
 
 def links(source: str, text: str) -> set[str]:

@@ -27,8 +27,10 @@ def markdown_table(options: Iterable[Option] = OPTIONS) -> str:
     """The options as a Markdown table."""
     lines = ["| option | meaning | default |", "|---|---|---|"]
     for option in options:
-        usage = option.usage.replace("|", " \\| ")  # a narrow column breaks the line at a blank
-        lines.append(f"| `{usage}` | {option.help} | {option.shown_default} |")
+        usage, help = option.usage.replace("|", " \\| "), option.help  # a narrow column breaks the line at a blank
+        if len(option.choices) > 1 and not option.positional:
+            usage, help = option.flag, f"{help} One of {', '.join(f'`{choice}`' for choice in option.choices)}."
+        lines.append(f"| `{usage}` | {help} | {option.shown_default} |")
     return "\n".join(lines)
 
 

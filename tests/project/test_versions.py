@@ -1,4 +1,4 @@
-"""Cells train with the versions of Spark, Keras and Python that the README names, installed from pip's index.
+"""Cells train with the versions of Spark, Keras and Python that docs/platforms.md names, installed from pip's index.
 
 Each row takes some minutes; a Python that this machine lacks is skipped. `support/version_trial.py` is what is tried.
 """
