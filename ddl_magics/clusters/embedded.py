@@ -35,6 +35,7 @@ class EmbeddedCluster(Cluster):
         self._starting = threading.Lock()
         self._created: Any = None  # a SparkSession, if this cluster has created one
         self._conf: Mapping[str, str] = {}  # that it was created with
+        self._told_of_small_models = False
 
     def status(self) -> Ready | NotStarted | Unreachable:
         if self._session() is None:
@@ -126,8 +127,13 @@ class EmbeddedCluster(Cluster):
         return not local_spark.frames_of(self._created, self._namespace())
 
     def notices(self, spec: RunSpec, namespace: Namespace) -> Iterable[str]:
-        crowded = preflight.crowded(spec) if _has_no_executors(_master(spec, self._session())) else ()
-        return [*crowded, *preflight.notices(spec, namespace), *dataset_shape.notices(spec, namespace)]
+        of_one_machine = self._notices_of_one_machine(spec) if _has_no_executors(_master(spec, self._session())) else ()
+        return [*of_one_machine, *preflight.notices(spec, namespace), *dataset_shape.notices(spec, namespace)]
+
+    def _notices_of_one_machine(self, spec: RunSpec) -> list[str]:
+        small_models = [] if self._told_of_small_models else [*preflight.small_models(spec)]
+        self._told_of_small_models |= bool(small_models)
+        return [*preflight.crowded(spec), *small_models]
 
     def findings(self) -> Iterable[tuple[str, str]]:
         return embedded_check.lines(self.name, self.status(), self._workers_problem())

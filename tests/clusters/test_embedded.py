@@ -252,7 +252,20 @@ def test_more_workers_than_cores_are_told_before_they_start(monkeypatch):
     monkeypatch.setattr(local_spark, "existing_session", lambda namespace: None)
     (line,) = (text for text in EmbeddedCluster(dict).notices(parse("--workers 8"), {}) if "cores" in text)
     assert line == "8 workers share 2 cores here: more than 2 rarely train faster; %ddl scale measures it"
-    assert not any("cores" in text for text in EmbeddedCluster(dict).notices(parse("--workers 2"), {}))
+    assert not any("share" in text for text in EmbeddedCluster(dict).notices(parse("--workers 2"), {}))
+
+
+def test_that_small_models_gain_nothing_by_all_reduce_on_one_machine_is_told_once(monkeypatch):
+    monkeypatch.setattr("ddl_magics.clusters.machine.cores", lambda: 2)
+    monkeypatch.setattr(local_spark, "existing_session", lambda namespace: None)
+    cluster = EmbeddedCluster(dict)
+
+    def told(line):
+        return [text for text in cluster.notices(parse(line), {}) if text.startswith("small models train no faster")]
+
+    for other in ("--workers 1", "--strategy average", "--rule easgd", "--conf spark.master=spark://host:7077"):
+        assert not told(other), other
+    assert len(told("--workers 2")) == 1 and not told("--workers 2")
 
 
 def test_the_users_session_is_used_as_it_is(spark_cluster):
