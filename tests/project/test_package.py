@@ -184,10 +184,10 @@ def test_the_conda_recipe_has_the_dependencies_of_the_wheel():
 def test_bounds_are_those_that_are_tested():
     """Python as CONTRIBUTING says, and TensorFlow as `%ddl check` does."""
     project = _project()
-    assert "Python 3.10 to 3.12" in (ROOT / "CONTRIBUTING.md").read_text()
-    assert project["requires-python"] == ">=3.10,<3.13"
+    assert "Python 3.10 to 3.13" in (ROOT / "CONTRIBUTING.md").read_text()
+    assert project["requires-python"] == ">=3.10,<3.14"
     minors = [line.rpartition(".")[2] for line in project["classifiers"] if " :: 3." in line]
-    assert minors == ["10", "11", "12"]
+    assert minors == ["10", "11", "12", "13"]
     newest = livy_check.NEWEST_TENSORFLOW
     for line in project["optional-dependencies"]["local"]:
         if line.startswith("tensorflow"):

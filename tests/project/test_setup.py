@@ -38,7 +38,7 @@ def machine(tmp_path):
     return Machine(tmp_path)
 
 
-NO_PYTHON = "no Python of 3.10, 3.11 or 3.12 found: install python3 and python3-venv, then repeat"
+NO_PYTHON = "no Python of 3.10 to 3.13 found: install python3 and python3-venv, then repeat"
 NO_VENV = "Python's venv module is missing: install python3-venv as root, then repeat"
 NO_CHROMIUM = "the browser tests need chromium: install it as root, or run make test-quick, which does not"
 

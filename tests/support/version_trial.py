@@ -26,6 +26,8 @@ ROWS = (
     ("3.12", "3.5.9", "2.18.1", "3.7.0"),
     ("3.12", "4.1.4", "2.21.0", "3.15.1"),
     ("3.12", "4.3.0", "2.21.0", "3.15.1"),
+    ("3.13", "3.5.9", "2.20.0", "3.10.0"),
+    ("3.13", "4.3.0", "2.21.0", "3.15.1"),
 )
 
 #: What differs most between versions of Keras: optimizers, metrics, steps of the model's own, XLA, tf.data, loops.
