@@ -2,6 +2,7 @@
 
 import tracemalloc
 import zipfile
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from ddl_magics.runtime.checkpoints import checkpoint, checkpoint_files
 from ddl_magics.runtime.checkpoints.checkpoint import Position
 from ddl_magics.runtime.checkpoints.checkpoint_files import AdoptedFile, CheckpointFiles, CheckpointSource, NoCheckpoint
 from ddl_magics.runtime.run_spec import RunSpec
+from ddl_magics.runtime.spark.storage import StorageError
 from ddl_magics.runtime.transport import messages, wire
 
 
@@ -48,6 +50,12 @@ def test_a_damaged_checkpoint_is_refused(stored, tmp_path, damage):
         CheckpointFiles(warn=print).adopt(
             CheckpointSource("there", lambda own: stored.rename(own)), str(tmp_path / "own.npz")
         )
+
+
+def test_a_checkpoint_that_a_storage_does_not_give_is_none(tmp_path):
+    source = CheckpointSource("there", Mock(side_effect=StorageError("there: no such folder")))
+    with pytest.raises(NoCheckpoint, match=r"^there: no such folder$"):
+        CheckpointFiles(warn=print).adopt(source, str(tmp_path / "own.npz"))
 
 
 def test_what_is_known_is_read_alone(stored):

@@ -214,3 +214,8 @@ def test_a_rule_lowers_its_factor_of_the_rate_where_that_would_overshoot():
 def test_rules_with_their_defaults_give_no_warning(text, workers):
     for rate in (None, 0.001, 0.1):
         assert stability.warning(update_rules.get(text, workers, rate), rate, 0.0, workers, workers) is None
+
+
+@pytest.mark.parametrize("name", ["downpour", "adag", "dynsgd", "aeasgd", "eamsgd"])
+def test_only_elastic_averaging_with_momentum_needs_nesterovs(name):
+    assert update_rules.get(name, 2).look_ahead == (name == "eamsgd")
