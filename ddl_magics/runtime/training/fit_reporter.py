@@ -19,6 +19,10 @@ _STOPS_APART = (
     "a callback has stopped a fit on worker %d and not on worker %d, and it ends on all: the callback looks at what "
     "each worker has for itself, such as a clock or random numbers; ddl.allreduce makes one value of them"
 )
+_LEAVES_ALONE = (
+    "a callback has stopped the fit on worker %d in epoch %d of %d: with --strategy ps each worker stops by itself, "
+    "and the others train on"
+)
 
 
 class FitReporter(keras.callbacks.Callback):
@@ -121,6 +125,12 @@ class FitReporter(keras.callbacks.Callback):
         if len(set(stopped)) > 1:
             self._reporter.notice_once("info", _STOPS_APART % (stopped.index(True), stopped.index(False)))
 
+    def _say_who_leaves(self) -> None:
+        epoch, epochs, limit = self._progress.epoch + 1, self.params.get("epochs") or 0, self._config.spec.epochs
+        is_stopped = self.model.stop_training and not self._rank.stop.asked and self._config.target is None
+        if self._rank.server is not None and is_stopped and epoch < min(epochs, limit or epochs):
+            self._reporter.notice("warning", _LEAVES_ALONE % (self._config.rank, epoch, epochs))
+
     def _check_target(self, metrics: dict[str, float | None]) -> None:
         target = self._config.target
         if target is None:
@@ -133,5 +143,6 @@ class FitReporter(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def on_train_end(self, logs: Any = None) -> None:
+        self._say_who_leaves()
         if self._reports:
             self._reporter.emit("fit_end", fit=self._progress.fit, stopped=bool(self.model.stop_training))

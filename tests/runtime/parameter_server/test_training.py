@@ -99,11 +99,22 @@ ddl.log(mean=float(norm.moving_mean.numpy().sum()), variance=float(norm.moving_v
 """
 
 
+LEAVES = """
+class Leave(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        self.model.stop_training = ddl.rank == 1 and epoch == 1
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+history = model.fit(x[:, :2], x[:, :1], batch_size=16, epochs=4, verbose=0, callbacks=[Leave()])
+ddl.log(left_after=len(history.history["loss"]))
+"""
+
+
 @pytest.fixture(scope="module", params=["ps", pytest.param("allreduce", marks=pytest.mark.slow)])
 def trained(rank_pool, request):
     """A run of both cells; with three servers, where there are any."""
     servers = 3 if request.param == "ps" else None
-    return launch.finished(rank_pool(2), SEEN + BATCH_NORM, strategy=request.param, ps=servers)
+    return launch.finished(rank_pool(2), SEEN + BATCH_NORM + LEAVES, strategy=request.param, ps=servers)
 
 
 def test_shares_are_disjoint_and_complete(trained):
@@ -115,6 +126,16 @@ def test_shares_are_disjoint_and_complete(trained):
 def test_batch_norm_statistics_are_averaged(trained):
     values = [e["metrics"] for e in trained.of_kind("values") if "mean" in e["metrics"]]
     assert len(values) == 2 and values[0] == values[1] and values[0]["mean"] != 0
+
+
+def test_a_worker_that_a_callback_stops_alone_is_named(trained):
+    told = [e["message"] for e in trained.of_kind("notice") if "has stopped" in e["message"]]
+    if trained.of_kind("commits"):
+        assert (trained.logged("left_after", 0), trained.logged("left_after", 1)) == ([4], [2])
+        (message,) = told
+        assert message.startswith("a callback has stopped the fit on worker 1 in epoch 2 of 4: with --strategy ps")
+    else:
+        assert trained.logged("left_after") == [2, 2]
 
 
 @pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
