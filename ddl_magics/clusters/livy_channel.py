@@ -26,6 +26,7 @@ from ddl_magics.clusters.livy_description import SessionId
 from ddl_magics.clusters.livy_http import Gone, LivyHttp, NoAnswer, Rejected, Unavailable, with_retries
 from ddl_magics.clusters.shipping import RuntimePackage
 from ddl_magics.runtime.spark import spark_error
+from ddl_magics.wording import plain
 
 #: Functions that call Spark, which the side channel must not do, or use the session's variables.
 STATEMENTS = ("launch", "info", "executors", "cache", "predict", "evaluate", "place", "write_tfrecord")
@@ -149,7 +150,15 @@ class Channel:
     def _posted(self, code: str) -> str:
         """Post a statement; returns its path."""
         posted = self._ask("POST", f"{self._path}/statements", {"code": code, **self._kind})
-        return f"{self._path}/statements/{quote(str(posted['id']), safe='')}"
+        return f"{self._path}/statements/{self._id(posted, 'statement')}"
+
+    def _id(self, posted: dict[str, Any], what: str) -> str:
+        """The id in the answer to what was posted, as in a path. Raises Rejected, with what came, if it has none."""
+        try:
+            return quote(str(livy_description.checked_id(posted.get("id"))), safe="")
+        except ValueError:
+            came = plain(json.dumps(posted))
+            raise Rejected(f"{self.http.host} answers a posted {what} without an id: {came}", 200) from None
 
     def _ended_statement(self, path: str, seconds: float) -> dict[str, Any]:
         """The output of a statement, which may run for `seconds` once it has begun."""
@@ -211,7 +220,8 @@ class Channel:
     def _job(self, function: str, argument: str) -> dict[str, Any]:
         body = {"job": base64.b64encode(self._pickled(function, argument)).decode(), "jobType": "pyspark"}
         posted = self._ask("POST", f"{self._path}/submit-job", body)
-        path, deadline, pause = f"{self._path}/jobs/{posted['id']}", time.monotonic() + JOB_SECONDS, POLL_SECONDS
+        path = f"{self._path}/jobs/{self._id(posted, 'job')}"
+        deadline, pause = time.monotonic() + JOB_SECONDS, POLL_SECONDS
         look_at = time.monotonic() + LOOK_SECONDS
         while True:
             # Livy reports a job's result once. If that answer is lost, the caller asks by a new job.

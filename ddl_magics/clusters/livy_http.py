@@ -100,8 +100,10 @@ class LivyHttp:
     def get(self, path: str, seconds: float = REQUEST_SECONDS) -> Any:
         return self.ask("GET", path, None, seconds)
 
-    def post(self, path: str, body: Mapping[str, Any] | None = None, seconds: float = REQUEST_SECONDS) -> Any:
-        return self.ask("POST", path, body or {}, seconds)
+    def post(
+        self, path: str, body: Mapping[str, Any] | None = None, seconds: float = REQUEST_SECONDS, patience: float = 0.0
+    ) -> Any:
+        return self.ask("POST", path, body or {}, seconds, patience=patience)
 
     def delete(self, path: str, seconds: float = REQUEST_SECONDS) -> Any:
         return self.ask("DELETE", path, None, seconds)
@@ -132,25 +134,28 @@ class LivyHttp:
         seconds: float,
         compressed: bool = True,
         headers: Mapping[str, str] | None = None,
+        patience: float = 0.0,
     ) -> Any:
         """One request and its decoded answer; None for an empty one.
 
         A request that is refused as one too many is sent again after the time that the service asks for (Retry-After),
-        if that is within `seconds`, and no other request is sent before.
+        if that is within `seconds` or `patience`, and no other request is sent before.
 
         Args:
+            seconds: for the answer.
             compressed: allow a compressed answer. Livy compresses at about 1 MB/s.
             headers: instead of the usual ones.
 
         Raises:
             Unavailable, Rejected, Gone: the message is one line.
         """
-        deadline = time.monotonic() + seconds
+        last = time.monotonic() + max(seconds, patience)
         while True:
             try:
+                deadline = min(last, time.monotonic() + seconds)
                 return self._ask_once(method, path, body, deadline, compressed, headers)
             except Throttled as error:
-                if error.seconds is None or time.monotonic() + error.seconds > deadline:
+                if error.seconds is None or time.monotonic() + error.seconds > last:
                     raise
                 pause = error.seconds
             time.sleep(pause)

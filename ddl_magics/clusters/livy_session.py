@@ -120,7 +120,7 @@ def create(
         NoSession: the session could not be created or did not start.
     """
     name = f"{DETACHED_PREFIX if detached else NAME_PREFIX}{secrets.token_hex(4)}"
-    heartbeat = not _is_fabric(http.url)
+    heartbeat = not is_fabric(http.url)
     body = {**properties, "name": name}
     if heartbeat:
         body.update(kind=_KIND, heartbeatTimeoutInSecond=0 if detached else HEARTBEAT_TIMEOUT_SECONDS)
@@ -141,7 +141,7 @@ def create(
     return session
 
 
-def _is_fabric(url: str) -> bool:
+def is_fabric(url: str) -> bool:
     """Whether it is Microsoft Fabric's: there, a session has neither a kind nor a heartbeat."""
     return "/livyapi/versions/" in url.lower()
 
@@ -158,16 +158,12 @@ def _check_reachable(http: LivyHttp) -> None:
 
 def _post(http: LivyHttp, body: Mapping[str, Any], name: str, seconds: float) -> Description:
     """Create one session, however often the service asks to wait, or its answer is lost."""
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            return livy_description.read(http.post("/sessions", body))
-        except Throttled as error:  # nothing was created
-            if error.seconds is None or time.monotonic() + error.seconds > deadline:
-                raise
-            time.sleep(error.seconds)
-        except (Unavailable, ValueError) as error:
-            return _lost(http, name, error)
+    try:
+        return livy_description.read(http.post("/sessions", body, patience=seconds))
+    except Throttled:  # nothing was created
+        raise
+    except (Unavailable, ValueError) as error:
+        return _lost(http, name, error)
 
 
 def _lost(http: LivyHttp, name: str, error: Exception) -> Description:

@@ -108,6 +108,16 @@ def test_a_statement_that_has_ended_and_has_no_output_yet_is_looked_at_again(pac
         assert channel.call("busy", "{}") == {"busy": 0}
 
 
+@pytest.mark.parametrize("came", [{}, {"id": None}, {"id": ""}])
+def test_what_is_posted_and_gets_no_id_says_what_came_instead(livy, package, came):
+    channel = opened(livy, package)
+    livy.faults = {f"POST /sessions/7/{path}": [(201, came)] for path in ("statements", "submit-job")}
+    for what, ask in (("statement", lambda: channel.statement("1")), ("job", lambda: channel.call("poll", "{}"))):
+        with pytest.raises(Rejected) as caught:
+            ask()
+        assert str(caught.value) == f"{channel.http.host} answers a posted {what} without an id: {json.dumps(came)}"
+
+
 @pytest.mark.parametrize("waits", [False, True])
 def test_an_interrupt_while_a_statement_is_posted_cancels_it(livy, package, monkeypatch, waits):
     """The statement interrupts this thread before its number is known: while it waits for the number, or before."""
@@ -454,6 +464,7 @@ def test_a_livy_that_tells_no_names_makes_sessions_all_the_same(livy):
     session = livy_session.create(http_of(livy), {}, detached=True, report=lambda line: None)
     assert (session.id, session.name, session.detached) == (7, "", True)
     assert lifetime(session).startswith("Session 7 outlives this kernel.") and "--session 7" in lifetime(session)
+    assert "Livy's session timeout (1 h by default)" in lifetime(session)
 
 
 def test_a_session_whose_making_got_no_answer_is_found_by_its_name(livy, monkeypatch):

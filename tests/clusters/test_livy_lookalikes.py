@@ -19,11 +19,11 @@ from ddl_magics.clusters.choice import Choice
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_channel import StatementFailed
 from ddl_magics.clusters.livy_http import Connection, LivyHttp, Rejected, Throttled
-from ddl_magics.clusters.livy_session import NoSession
+from ddl_magics.clusters.livy_session import LivySession, NoSession
 from ddl_magics.clusters.livy_token import Token
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.commands.table import BY_VERB
-from ddl_magics.commands.use import checked_url, use
+from ddl_magics.commands.use import checked_url, lifetime, use
 
 ROLE = {"conf": {EmrServerless.ROLE: "arn:aws:iam::1:role/r"}}
 #: What the stand-in of a service is asked with, beyond what Livy needs.
@@ -223,6 +223,11 @@ def test_the_address_that_fabric_shows_is_taken():
     assert checked_url(f"{base}/sessions") == checked_url(f"{base}/sessions/") == checked_url(base) == base
 
 
+def test_a_session_of_fabric_ends_after_the_time_of_fabric(fabric):
+    session = LivySession(http_of(fabric), "1-2", detached=True)
+    assert "Fabric's session timeout (20 min by default)" in lifetime(session)
+
+
 # Too many requests
 
 
@@ -253,6 +258,15 @@ def test_a_session_waits_for_room_and_is_made_once(fabric, monkeypatch):
     fabric.refused = [(430, {})]
     with pytest.raises(NoSession, match=r"no session could be created: \S+ answers 430 \(too much is asked for\)$"):
         created(fabric)
+    assert len(fabric.livy.created) == 1
+
+
+def test_who_waits_for_room_waits_longer_than_for_an_answer(fabric):
+    http = http_of(fabric)
+    fabric.refused = [(430, {"Retry-After": "1"})]
+    with pytest.raises(Throttled):
+        http.post("/sessions", {"name": "a"}, seconds=0.5)
+    assert http.post("/sessions", {"name": "a"}, seconds=0.5, patience=10)["id"]
     assert len(fabric.livy.created) == 1
 
 
