@@ -104,7 +104,7 @@ class DistributedMagics(Magics):
             print(f"{run_text.next_steps(self.session.newest)}\n\n{help.overview()}")
             return None
         if verb in ("--help", "-h", "help"):
-            print(help.overview())
+            print(help.of_command(find(arguments.split()[0])) if arguments.strip() else help.overview())
             return None
         command = find(verb)
         texts = command.split(arguments)

@@ -107,6 +107,9 @@ def test_help_prints_and_runs_nothing(shell, capsys):
         text, error = run(shell, cell, capsys)
         assert error is None and "--batch-size N" in text
     assert "stop RUN" in run(shell, "%ddl", capsys)[0]
+    assert run(shell, "%ddl help", capsys) == run(shell, "%ddl --help", capsys)
+    assert run(shell, "%ddl help scale", capsys) == run(shell, "%ddl scale --help", capsys)
+    assert "has no verb scael" in str(run(shell, "%ddl help scael", capsys)[1])
     assert store.list_runs() == []
 
 
