@@ -54,6 +54,19 @@ def _commands_page() -> str:
 explains a verb's options. In a terminal, `ddl-magics --help` lists the commands that need no kernel. The object `ddl`
 of a training cell is something else: [`ddl`](ddl.md).
 
+## `--json`
+
+Each verb of `ddl-magics` prints one line of JSON with `--json`, and nothing else on standard output: messages go to
+standard error. The exit status is that without `--json`. A mistake is an object with the key `error`, one line of text.
+The keys of answers stand below, with each verb; one with several answers leaves out the keys of the others. Times are
+ISO 8601 in UTC, sizes are bytes, and a number that is not finite is null. Neither cells nor `--conf` are in an answer.
+
+```bash
+ddl-magics runs --json state:finished | jq -r '.runs[] | [.name, .metrics.val_accuracy] | @tsv'
+```
+
+`ddl-magics serve RUN --json` prints its line when the model is served, and goes on.
+
 {help.markdown()}
 """
 

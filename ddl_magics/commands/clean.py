@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from IPython.core.error import UsageError
 
+from ddl_magics.commands.answer import Answer, moment
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.store import cleaning
 from ddl_magics.store.cleaning import Policy, StoredRun
 from ddl_magics.wording import counted
 
+KEYS = {
+    "dry_run": "whether nothing was removed",
+    "removed": "the runs that were removed, or would be: of each id, name, state, ended, bytes",
+    "bytes": "their size",
+    "left": "number of the runs that stay",
+    "left_bytes": "their size",
+}
 
-def clean(kernel: Kernel, keep: float | None, keep_last: int | None, max_size: int | None, dry_run: bool) -> str:
+
+def clean(kernel: Kernel, keep: float | None, keep_last: int | None, max_size: int | None, dry_run: bool) -> Answer:
     """Remove runs, or list those that would be removed. keep: seconds. max_size: bytes."""
     policy = Policy(keep, keep_last, max_size)
     if not policy.removes:
@@ -29,7 +39,25 @@ def clean(kernel: Kernel, keep: float | None, keep_last: int | None, max_size: i
             "The store stays larger than --max-size: the other runs live, have just ended, have a tag, or such a run "
             "continues from them."
         )
-    return "\n".join(lines)
+    value = {
+        "dry_run": dry_run,
+        "removed": [_value(run) for run in removed],
+        "bytes": sum(run.bytes for run in removed),
+        "left": remaining[0],
+        "left_bytes": remaining[1],
+    }
+    return Answer("\n".join(lines), value)
+
+
+def _value(run: StoredRun) -> dict[str, Any]:
+    record = run.record
+    return {
+        "id": record.id,
+        "name": record.name,
+        "state": record.state,
+        "ended": moment(run.ended),
+        "bytes": run.bytes,
+    }
 
 
 def _line(run: StoredRun) -> str:

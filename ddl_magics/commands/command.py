@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import contextlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from IPython.core.error import UsageError
 
-from ddl_magics.commands.kernel import Kernel
+from ddl_magics.commands.answer import Answer, as_json
+from ddl_magics.commands.kernel import Display, Kernel
 from ddl_magics.errors import InOneLine
 from ddl_magics.options import similar, words
 from ddl_magics.options.option import Option
 from ddl_magics.options.redaction import as_word
+
+#: Of each verb that has an answer for programs.
+JSON = Option("--json", "Print the answer as one line of JSON, and nothing else.", sets=("json", True))
 
 
 @dataclass(frozen=True)
@@ -23,9 +29,9 @@ class Command:
         verb: its word.
         help: one or more sentences.
         run: called with a `Kernel`, and with the value of each row by its name. Returns the text to print, or another
-            result of the magic.
+            result of the magic; a verb with `keys` returns an `Answer`.
         options: the rows: positional arguments in their order, and options.
-        in_terminal: `ddl-magics` has the verb as well.
+        keys: key of the answer for programs -> its meaning.
         split: splits the text after the verb into words.
     """
 
@@ -33,7 +39,7 @@ class Command:
     help: str
     run: Callable[..., Any]
     options: tuple[Option, ...] = ()
-    in_terminal: bool = False
+    keys: Mapping[str, str] = field(default_factory=dict)
     split: Callable[[str], list[str]] = words.split
 
     @property
@@ -41,20 +47,41 @@ class Command:
         return f"%ddl {self.verb}"
 
     @property
+    def in_terminal(self) -> bool:
+        """`ddl-magics` has the verb as well: each of its verbs answers programs, too."""
+        return bool(self.keys)
+
+    @property
+    def rows(self) -> tuple[Option, ...]:
+        """`options`, and --json where the verb has it."""
+        return (*self.options, JSON) if self.keys else self.options
+
+    @property
     def usages(self) -> list[str]:
         """The usage of the verb; an option that stands alone has a usage of its own."""
         together = [row.usage if row.required else f"[{row.usage}]" for row in self.options if not row.alone]
         forms = [together, *([row.usage] for row in self.options if row.alone)]
-        return [" ".join([self.name, *form]) for form in forms]
+        common = [f"[{JSON.flag}]"] if self.keys else []
+        return [" ".join([self.name, *form, *common]) for form in forms]
 
     @property
     def usage(self) -> str:
         return ", or ".join(self.usages)
 
     def execute(self, kernel: Kernel, texts: Sequence[str]) -> Any:
-        """Run the verb with the words after it. Raises UsageError for a wrong word, and for an error of one line."""
+        """Run the verb with the words after it. With --json, the text of its `Answer` is JSON.
+
+        Raises:
+            UsageError: a wrong word, or an error of one line.
+        """
+        values = self.read(texts)
+        in_json = values.pop(JSON.name, False)
         try:
-            return self.run(kernel, **self.read(texts))
+            if not in_json:
+                return self.run(kernel, **values)
+            with contextlib.redirect_stdout(sys.stderr):  # messages on the way
+                answer: Answer = self.run(replace(kernel, display=Display()), **values)
+            return replace(answer, text=as_json(answer.value))
         except InOneLine as error:
             raise UsageError(str(error)) from None
 
@@ -64,11 +91,11 @@ class Command:
         Raises:
             UsageError: one line that names the nearest valid word, or the usage.
         """
-        values = words.read(texts, self.options, self._unknown, self.name)
+        values = words.read(texts, self.rows, self._unknown, self.name)
         alone = [row for row in self.options if row.alone and row.name in values]
-        if len(values) > len(alone) > 0:
+        if len(values.keys() - {JSON.name}) > len(alone) > 0:
             raise self._usage_error
-        by_flag = {row.flag: row for row in self.options}
+        by_flag = {row.flag: row for row in self.rows}
         for row in () if alone else self.options:
             if row.name in values:
                 problem = words.misuse(row, values, by_flag)
@@ -76,7 +103,7 @@ class Command:
                     raise UsageError(problem)
             elif row.required:
                 raise self._usage_error if row.positional else UsageError(f"{row.flag} is missing. Write: {self.usage}")
-        defaults = {row.name: False if row.sets else row.default for row in self.options}
+        defaults = {row.name: False if row.sets else row.default for row in self.rows}
         return {**defaults, **values}
 
     @property
@@ -86,5 +113,5 @@ class Command:
     def _unknown(self, typed: str) -> UsageError:
         if not typed.startswith("-"):
             return self._usage_error
-        hint = similar.did_you_mean(typed, similar.FLAGS, [row.flag for row in self.options if not row.positional])
+        hint = similar.did_you_mean(typed, similar.FLAGS, [row.flag for row in self.rows if not row.positional])
         return UsageError(f"{self.name} has no option {as_word(typed)}.{hint} Write: {self.usage}")

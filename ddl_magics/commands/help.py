@@ -38,7 +38,7 @@ def _wrapped(text: str, indent: str, next_indent: str) -> list[str]:
 
 def of_command(command: Command) -> str:
     """What `%ddl VERB --help` prints."""
-    rows = [line for option in command.options for line in described(option)]
+    rows = [line for option in command.rows for line in described(option)]
     return "\n".join([*command.usages, "", command.help, *(["", *rows] if rows else [])])
 
 
@@ -65,8 +65,13 @@ def markdown() -> str:
     for command in COMMANDS:
         usage = "\n".join(line for usage in command.usages for line in _wrapped(usage, "", " " * 4))
         terminal = f" Also in a terminal: `ddl-magics {command.verb}`." if command.in_terminal else ""
-        table = [markdown_table(command.options)] if command.options else []
-        sections.append(
-            "\n\n".join([f"## `{command.verb}`", f"```text\n{usage}\n```", command.help + terminal, *table])
-        )
+        table = [markdown_table(command.rows)] if command.rows else []
+        head = [f"## `{command.verb}`", f"```text\n{usage}\n```", command.help + terminal]
+        sections.append("\n\n".join([*head, *table, *_keys(command)]))
     return "\n\n".join(sections)
+
+
+def _keys(command: Command) -> list[str]:
+    """The answer of --json as a table."""
+    rows = [f"| `{key}` | {meaning} |" for key, meaning in command.keys.items()]
+    return ["\n".join(["| key of `--json` | |", "|---|---|", *rows])] if rows else []

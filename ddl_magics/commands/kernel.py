@@ -24,8 +24,11 @@ class Display:
         """Display a live view. Returns False where nobody can click: the caller then prints text."""
         return False
 
-    def show_static(self, run: Run) -> None:
-        """Display the block that needs no kernel, below the text."""
+    def show_static(self, run: Run, text: str) -> bool:
+        """Print the text, and display below it the block that needs no kernel. Returns False where none can be shown:
+        the caller then prints the text.
+        """
+        return False
 
     def insert_cell(self, cell: str) -> None:
         """Insert a cell below the one that is executed."""

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from json import dumps
+from typing import Any
 
 from IPython.core.error import UsageError
 
 from ddl_magics import store
+from ddl_magics.commands import values
+from ddl_magics.commands.answer import Answer
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.history.query import Query, QueryError, of_search, parse_words
 from ddl_magics.runs import Run, run_text
+from ddl_magics.runtime import events as ev
 from ddl_magics.search import Search, ask_to_stop
 from ddl_magics.search.text import searches_table
 
+RUNS_KEYS = {
+    "runs": f"the newest first; of each {', '.join(values.RUN)}",
+    "searches": f"the newest first; of each {', '.join(values.SEARCH)}",
+}
 
-def list_runs(kernel: Kernel, query: tuple[str, ...]) -> str:
+
+def list_runs(kernel: Kernel, query: tuple[str, ...]) -> Answer:
     """The newest runs, or those that match all terms of the query."""
     try:
         return _listed(parse_words(query))
@@ -23,51 +30,95 @@ def list_runs(kernel: Kernel, query: tuple[str, ...]) -> str:
         raise UsageError(f"{error}.") from None
 
 
-def _listed(query: Query) -> str:
-    """The newest matches, a line each; or one line if nothing matches."""
+def _listed(query: Query) -> Answer:
+    """The matches; as text the newest, a line each, or one line if nothing matches."""
     runs, searches = store.list_runs(), store.list_searches()
     matching_runs = [record for record in runs if query.matches(record)]
     matching_searches = [record for record in searches if query.matches(of_search(record))]
+    value = {
+        "runs": [values.of_run(record) for record in matching_runs],
+        "searches": [values.of_search(record) for record in matching_searches],
+    }
     if query.terms and not matching_runs and not matching_searches:
-        return f"none of {len(runs)} runs matches"
+        return Answer(f"none of {len(runs)} runs matches", value)
     table = [run_text.runs_table(matching_runs)] if matching_runs or not query.terms else []
-    return "\n".join([*table, *searches_table(matching_searches)])
+    return Answer("\n".join([*table, *searches_table(matching_searches)]), value)
 
 
-def show(kernel: Kernel, run: str) -> str:
+SHOW_KEYS = {
+    **values.RUN,
+    "failure": "of a failed run: kind, rank, host, message, traceback; else null",
+    "history": "name -> list of values per epoch, of the last fit",
+    "ranks": "of each rank its rank, host, pid, device, samples/s, state",
+    "files": "name -> size in bytes, of the files that the cell has written",
+    "damage": "what is missing of the stored run, or empty",
+    **{key: f"of a search: {values.SEARCH[key]}" for key in values.SEARCH if key not in values.RUN},
+    "trials": f"of a search: of each trial its {', '.join(values.TRIAL)}",
+}
+
+
+def show(kernel: Kernel, run: str) -> Answer:
     """A live view of a run of this kernel that has not ended, else what is stored."""
-    search = kernel.session.find_search(run)
-    if search is not None:
-        return str(search)
+    search_record = store.find_search(run)
+    if search_record is not None:
+        search = kernel.session.searches.get(search_record.id) or Search.stored(search_record)
+        return Answer(str(search), {**values.of_search(search_record), "trials": values.of_trials(search.view)})
     shown = kernel.session.find(run)
     if shown in kernel.session.live() and kernel.display.show_live(shown):
-        return ""
-    print(run_text.describe(shown))
-    kernel.display.show_static(shown)
-    return ""
+        return Answer("", {})
+    text = run_text.describe(shown)
+    return Answer("" if kernel.display.show_static(shown, text) else text, _shown(shown))
 
 
-def logs(kernel: Kernel, run: str, rank: int | None) -> str:
+def _shown(run: Run) -> dict[str, Any]:
+    record = store.find_run(run.id)
+    if record is None:  # removed since this kernel ran it
+        return run.summary
+    return {
+        **values.of_run(record),
+        "failure": record.failure,
+        "history": run.history,
+        "ranks": run.workers.to_dict("records"),
+        "files": run.files,
+        "damage": run.damage,
+    }
+
+
+LOGS_KEYS = {
+    "id": "of the run",
+    "name": "of the run",
+    "state": "of the run",
+    "rank": "whose text it is, or null for all ranks",
+    "lines": "in their order: rank (-1: the driver), stream, text",
+}
+
+
+def logs(kernel: Kernel, run: str, rank: int | None) -> Answer:
     """What a run printed. rank: None for all ranks."""
-    return run_text.logs(kernel.session.find(run), rank).removesuffix("\n")
+    printed = kernel.session.find(run)
+    lines = [
+        {"rank": event.rank, "stream": event.stream, "text": line}
+        for event in ev.select(ev.Log, printed.events)
+        if rank in (None, event.rank)
+        for line in event.text.splitlines()
+    ]
+    value = {"id": printed.id, "name": printed.name, "state": printed.state, "rank": rank, "lines": lines}
+    return Answer(run_text.logs(printed, rank).removesuffix("\n"), value)
 
 
-@dataclass(frozen=True)
-class StopAnswer:
-    """Prints as `text`; success: the run has ended because of the request, or will."""
-
-    text: str
-    success: bool
-
-    def __str__(self) -> str:
-        return self.text
+STOP_KEYS = {
+    "outcome": "asked: its kernel will end it; stopped: it has ended now; ended: it had ended before; nothing: its "
+    "kernel is gone, and it does not train; runs: its kernel is gone, and it may still train",
+    "message": "the outcome in one line",
+    "how": "what to do if it may still train, or empty",
+}
 
 
-def stop(kernel: Kernel, run: str, json: bool) -> StopAnswer:
-    """End a run or a search. json: answer with one line of JSON."""
+def stop(kernel: Kernel, run: str) -> Answer:
+    """End a run or a search."""
     search = kernel.session.find_search(run)
     ending = kernel.end_run(kernel.session, run) if search is None else ask_to_stop(search)
-    return StopAnswer(dumps(ending.to_record()) if json else ending.text, ending.success)
+    return Answer(ending.text, ending.to_record(), int(not ending.success))
 
 
 def attach(kernel: Kernel, run: str) -> str:

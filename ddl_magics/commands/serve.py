@@ -8,6 +8,7 @@ from pathlib import Path
 from IPython.core.error import UsageError
 
 from ddl_magics.clusters import machine
+from ddl_magics.commands.answer import Answer
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.commands.run_or_path import run_or_path
 from ddl_magics.errors import DistributedCellError
@@ -22,6 +23,25 @@ from ddl_magics.serving.launch import Options
 from ddl_magics.serving.servable import ServableModel
 from ddl_magics.serving.servers import Served, describe, find_served, list_served
 from ddl_magics.wording import nearest
+
+_SERVED_KEYS = {
+    "name": "of the model, in its URLs",
+    "version": "that is served, a text",
+    "url": "of HTTP",
+    "grpc": "HOST:PORT of gRPC",
+    "detached": "whether the server outlives the process that started it",
+    "log": "where requests are logged, or null",
+}
+SERVE_KEYS = {
+    **_SERVED_KEYS,
+    "folder": "with --to: the new folder",
+    "files": "with --to: the files in it that deploy the model",
+    "stopped": "with --stop: whether the model was served until now",
+}
+SERVING_KEYS = {
+    "models": f"of each {', '.join(_SERVED_KEYS)}, alive, problem (why it is not), requests, rate (requests/s), rates "
+    "(of the last minutes), errors, recent_errors, dropped (missing in the log), latency (p50, p95, p99: seconds)"
+}
 
 
 def read_target(target: str, folder: str) -> tuple[str, str]:
@@ -53,7 +73,7 @@ def serve(
     log_sample: float | None,
     to: tuple[str, str] | None,
     stop: str | None,
-) -> str:
+) -> Answer:
     """Serve, deploy or stop a model. Progress is printed.
 
     Args:
@@ -69,7 +89,9 @@ def serve(
     """
     try:
         if stop is not None:
-            return find_served(stop).stop()
+            served = find_served(stop)
+            was_alive = served.alive
+            return Answer(served.stop(), {"name": served.name, "stopped": was_alive})
         assert model is not None, "the table requires one of the two"
         with scratch.folder("serve") as temporary:
             source = None if "@" in model else run_or_path(model, kernel.session.find)
@@ -79,15 +101,18 @@ def serve(
             if log is not None:
                 _warn_unmonitored(source)
             options = Options(port, detached, log, log_inputs, log_sample)
-            return served_lines(servable_model.serve(name or "", options, partial(print, flush=True)))
+            served = servable_model.serve(name or "", options, partial(print, flush=True))
+            value = served.to_record()
+            return Answer(served_lines(served), {key: value[key] for key in _SERVED_KEYS})
     except (DistributedCellError, ValueError, ImportError) as error:  # the run failed, or Keras cannot load the model
         raise UsageError(f"{as_word(model or '')} cannot be served: {error}") from None
 
 
-def serving(kernel: Kernel) -> str:
+def serving(kernel: Kernel) -> Answer:
     """The served models."""
-    lines = [describe(served) for served in list_served()]
-    return "\n".join(lines) if lines else "no model is served; %ddl serve RUN serves one"
+    listed = list_served()
+    lines = [describe(served) for served in listed] or ["no model is served; %ddl serve RUN serves one"]
+    return Answer("\n".join(lines), {"models": [served.to_record() for served in listed]})
 
 
 def served_lines(served: Served) -> str:
@@ -124,7 +149,7 @@ def _servable(source: Run | Path) -> ServableModel:
     return servable.of_trained(source.name, source.id, source.trained())
 
 
-def _deploy(model: ServableModel, name: str | None, target: str, folder: str) -> str:
+def _deploy(model: ServableModel, name: str | None, target: str, folder: str) -> Answer:
     if model.remark:
         print(model.remark, flush=True)
     keras = model.keras or machine.installed("keras") or "3"
@@ -134,9 +159,10 @@ def _deploy(model: ServableModel, name: str | None, target: str, folder: str) ->
             target, unfinished, name or model.name, model.run, keras, lambda path: model.write("mlflow", path)
         )
     files = ", ".join(path.name for path in written)
-    return (
+    text = (
         f"{deployed} has the model and {files}; the comments in {written[0].name} say what to do, and what was checked"
     )
+    return Answer(text, {"name": name or model.name, "folder": deployed, "files": [path.name for path in written]})
 
 
 def _relative(log: str) -> str:

@@ -121,7 +121,7 @@ COMMANDS: tuple[Command, ...] = (
         "lr<0.01.",
         runs.list_runs,
         (Option("query", "Terms that must all match.", metavar="TERM", default=(), takes_list=True),),
-        in_terminal=True,
+        keys=runs.RUNS_KEYS,
         split=query.split,
     ),
     Command(
@@ -129,22 +129,22 @@ COMMANDS: tuple[Command, ...] = (
         "Show the figures of a run, or its live view while it runs.",
         runs.show,
         (_RUN_OR_SEARCH,),
-        in_terminal=True,
+        keys=runs.SHOW_KEYS,
     ),
     Command(
         "logs",
         "Print what a run printed.",
         runs.logs,
         (_RUN, Option("rank", "Only the text of this rank.", read_rank, metavar="RANK")),
-        in_terminal=True,
+        keys=runs.LOGS_KEYS,
     ),
     Command(
         "stop",
         "End a run after its current step, or a search after those of its trials; history and model are kept. In a "
         "terminal it works without the run's kernel if its session can be reached.",
         runs.stop,
-        (_RUN_OR_SEARCH, Option("--json", "Print the outcome as one line of JSON.", sets=("json", True))),
-        in_terminal=True,
+        (_RUN_OR_SEARCH,),
+        keys=runs.STOP_KEYS,
     ),
     Command(
         "attach",
@@ -314,10 +314,13 @@ COMMANDS: tuple[Command, ...] = (
             ),
             Option("--stop", "End this served model.", metavar="NAME", alone=True),
         ),
-        in_terminal=True,
+        keys=serve.SERVE_KEYS,
     ),
     Command(
-        "serving", "List the served models: address, requests/s, latencies, errors.", serve.serving, in_terminal=True
+        "serving",
+        "List the served models: address, requests/s, latencies, errors.",
+        serve.serving,
+        keys=serve.SERVING_KEYS,
     ),
     Command(
         "release",
@@ -337,7 +340,7 @@ COMMANDS: tuple[Command, ...] = (
             Option("--max-size", "Remove the oldest runs beyond this size.", read_size, metavar="10GB"),
             replace(BY_FLAG["--dry-run"], help="Only list the runs that would be removed."),
         ),
-        in_terminal=True,
+        keys=clean.KEYS,
     ),
     Command(
         "tag",
@@ -373,14 +376,14 @@ COMMANDS: tuple[Command, ...] = (
         "Write a run, or a search with its trials, to a zip file.",
         transfer.export,
         (_RUN_OR_SEARCH, Option("file", "The file, which must not exist.", metavar="FILE.zip", required=True)),
-        in_terminal=True,
+        keys=transfer.EXPORT_KEYS,
     ),
     Command(
         "import",
         "Take the runs of such a file into the store.",
         transfer.import_,
         (Option("file", "The file.", metavar="FILE.zip", required=True),),
-        in_terminal=True,
+        keys=transfer.IMPORT_KEYS,
     ),
     Command(
         "cache",

@@ -7,13 +7,22 @@ from pathlib import Path
 from IPython.core.error import UsageError
 
 from ddl_magics import store
+from ddl_magics.commands.answer import Answer
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.history import bundle
 from ddl_magics.options.redaction import as_word
 from ddl_magics.wording import counted, in_bytes
 
+EXPORT_KEYS = {
+    "file": "path of the zip file",
+    "bytes": "its size",
+    "runs": "ids of the runs in it",
+    "search": "id of the search in it, or null",
+}
+IMPORT_KEYS = {"runs": "ids of the imported runs", "searches": "ids of the imported searches"}
 
-def export(kernel: Kernel, run: str, file: str) -> str:
+
+def export(kernel: Kernel, run: str, file: str) -> Answer:
     """Write a run, or a search with its trials. file: .zip is added.
 
     Raises:
@@ -31,10 +40,12 @@ def export(kernel: Kernel, run: str, file: str) -> str:
         records = [record]
     size = bundle.write(path, records, search)
     subject = f"{search.name} with {counted(len(records), 'run')}" if search else records[0].name
-    return f"{subject} is in {path}, {in_bytes(size)}; %ddl import {path.name} reads it, also on another machine"
+    text = f"{subject} is in {path}, {in_bytes(size)}; %ddl import {path.name} reads it, also on another machine"
+    ids = [record.id for record in records]
+    return Answer(text, {"file": path, "bytes": size, "runs": ids, "search": search.id if search else None})
 
 
-def import_(kernel: Kernel, file: str) -> str:
+def import_(kernel: Kernel, file: str) -> Answer:
     """Import such a file into the store.
 
     Raises:
@@ -43,7 +54,9 @@ def import_(kernel: Kernel, file: str) -> str:
     imported = bundle.read(Path(file).expanduser())
     runs = [record for run in imported.runs if (record := store.find_run(run)) is not None]
     searches = [search for search_id in imported.searches if (search := store.find_search(search_id)) is not None]
+    value = {"runs": imported.runs, "searches": imported.searches}
     if searches:
-        return f"{searches[0].name} is here with {counted(len(runs), 'run')}: %ddl show {searches[0].id}"
+        text = f"{searches[0].name} is here with {counted(len(runs), 'run')}: %ddl show {searches[0].id}"
+        return Answer(text, value)
     names = ", ".join(record.name for record in runs)
-    return f"{names} is here: %ddl show {imported.runs[0]}"
+    return Answer(f"{names} is here: %ddl show {imported.runs[0]}", value)

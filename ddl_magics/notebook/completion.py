@@ -37,7 +37,7 @@ def candidates(line: str, namespace: Mapping[str, Any], runs: Callable[[], list[
     elif before == ["%ddl"]:
         names = list(BY_VERB)
     elif before[0] == "%ddl" and before[1] in BY_VERB:
-        names = _Line(BY_VERB[before[1]].options, before[2:], namespace, runs).names(cursor_word)
+        names = _Line(BY_VERB[before[1]].rows, before[2:], namespace, runs).names(cursor_word)
     else:
         return []
     start, comma, prefix = cursor_word.rpartition(",")

@@ -45,9 +45,12 @@ class NotebookDisplay(Display):
             show_live(started, waiting=False)
         return clickable
 
-    def show_static(self, run: Run) -> None:
+    def show_static(self, run: Run, text: str) -> bool:
         if in_notebook(self._shell):
+            print(text)
             show_static(run)
+            return True
+        return False
 
     def insert_cell(self, cell: str) -> None:
         self._shell.set_next_input(cell, replace=False)

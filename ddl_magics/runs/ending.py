@@ -202,7 +202,7 @@ def _may_run(record: RunRecord, reason: str) -> Ending:
 def _manual_stop(record: RunRecord) -> str:
     address: Mapping[str, Any] = record.driver_address
     request = f"DELETE {address.get('livy')}/sessions/{address.get('session')}"
-    attach = f"%ddl attach {record.name}, then %ddl stop {record.name}"
+    attach = f"%ddl attach {record.name}, then {record.name}.stop()"
     return f"In a notebook with access to it: {attach}. Or end the whole session: {request}"
 
 

@@ -105,6 +105,28 @@ class Served:
             return ""
         return last_line(self.folder / "output.txt") or "its process was killed"
 
+    def to_record(self) -> dict[str, Any]:
+        """All of it for a program: `ServedModel` of `openapi.yaml`."""
+        status = self.status
+        latency = status.get("latency") or {}
+        return {
+            "name": self.name,
+            "version": self.version,
+            "url": self.url,
+            "grpc": self.grpc,
+            "alive": self.alive,
+            "problem": self.problem,
+            "detached": bool(self.settings.get("detached")),
+            "log": self.settings.get("log"),
+            "rate": float(status.get("rate") or 0),
+            "rates": [float(rate) for rate in status.get("rates") or ()],
+            "requests": int(status.get("requests") or 0),
+            "errors": int(status.get("errors") or 0),
+            "recent_errors": int(status.get("recent_errors") or 0),
+            "dropped": int(status.get("dropped") or 0),
+            "latency": {name: latency.get(name) for name in ("p50", "p95", "p99")},
+        }
+
     def stop(self) -> str:
         """End the server after the requests in progress; returns a line for the user.
 

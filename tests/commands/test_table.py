@@ -30,7 +30,7 @@ def test_a_verb_takes_the_words_of_its_rows_and_no_others(command):
 def test_help_and_usage_name_every_word(command):
     text = help.of_command(command)
     assert command.verb in help.overview() and command.help in text
-    for option in command.options:
+    for option in command.rows:
         assert option.usage in command.usage and f"  {option.usage}\n      {option.help}" in text
 
 
@@ -50,7 +50,7 @@ def test_an_example_in_a_metavar_is_a_value_of_the_option():
 
 def test_an_option_that_stands_alone():
     serve = BY_VERB["serve"]
-    assert serve.usages[1] == "%ddl serve --stop NAME" and serve.read(["--stop", "digits"])["stop"] == "digits"
+    assert serve.usages[1] == "%ddl serve --stop NAME [--json]" and serve.read(["--stop", "digits"])["stop"] == "digits"
     for line in ("--stop digits --detached", "digits --stop digits"):
         with pytest.raises(UsageError, match="write: %ddl serve RUN"):
             serve.read(line.split())

@@ -220,7 +220,7 @@ def tried_archive(machine, tmp_path):
         machine("mine")
         try:
             try:
-                strangers.for_a_terminal(transfer.import_(kernel, str(path)))
+                strangers.for_a_terminal(str(transfer.import_(kernel, str(path))))
             except InOneLine as error:
                 strangers.in_one_line(str(error), most=700 + len(str(tmp_path)))
                 assert not [*mine.glob("ddl_magics/*/*")], "nothing, not even a part"

@@ -102,9 +102,9 @@ def test_a_shell_may_have_split_the_terms():
 
 
 def test_what_is_found_is_a_table(runs):
-    text = list_runs(Kernel(None), ("tag:paper",))
+    text = str(list_runs(Kernel(None), ("tag:paper",)))
     assert [line.split()[0] for line in text.splitlines()] == ["run", "good"] and "paper, two words" in text
-    assert list_runs(Kernel(None), ("tag:none",)) == "none of 3 runs matches"
+    assert str(list_runs(Kernel(None), ("tag:none",))) == "none of 3 runs matches"
 
 
 def test_a_damaged_file_of_packages_matches_nothing_and_stops_nothing(runs):

@@ -100,7 +100,7 @@ def test_documents_name_no_option_that_is_not_in_the_table(page):
     if page.name in ("CONTRIBUTING.md", "CHANGELOG.md"):  # options of other commands; options of the past
         return
     for flag in re.findall(r"`(--[a-z][a-z-]+)", page.read_text()):
-        of_a_verb = any(flag == option.flag for command in COMMANDS for option in command.options)
+        of_a_verb = any(flag == option.flag for command in COMMANDS for option in command.rows)
         assert flag in table.BY_FLAG or of_a_verb or flag == "--help", f"{page.name} names {flag}"
 
 

@@ -47,7 +47,7 @@ def orphan(url="http://livy.example:8998"):
 
 def assert_says_how_to_end_it(ended, url):
     assert ended.outcome == "runs" and "it may still train in Livy session 7 at " in ended.message
-    assert "%ddl attach digits, then %ddl stop digits" in ended.how
+    assert "%ddl attach digits, then digits.stop()" in ended.how
     assert ended.how.endswith(f"DELETE {url}/sessions/7")
 
 

@@ -121,7 +121,7 @@ def served(kernel, model, to=None):
     arguments = {"name": None, "port": None, "detached": False, "log": None, "log_inputs": None, "log_sample": None}
     try:
         with contextlib.redirect_stdout(out):
-            text = serve.serve(kernel, model, **arguments, to=to, stop=None)
+            text = str(serve.serve(kernel, model, **arguments, to=to, stop=None))
         strangers.for_a_terminal(text)
         return "deployed"
     except Boundary:

@@ -25,7 +25,7 @@ def run(jupyter_data_dir):
 
 
 def command(line, run=None):
-    return BY_VERB["serve"].execute(Kernel(SimpleNamespace(find=lambda word: run)), line.split())
+    return str(BY_VERB["serve"].execute(Kernel(SimpleNamespace(find=lambda word: run)), line.split()))
 
 
 def predicts_as(folder, run):

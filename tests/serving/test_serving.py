@@ -58,7 +58,7 @@ def command(line, run=None):
 
     kernel = Kernel(SimpleNamespace(find=find))
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        text = BY_VERB["serve"].execute(kernel, line.split())
+        text = str(BY_VERB["serve"].execute(kernel, line.split()))
     return text, printed.getvalue().splitlines()
 
 
@@ -210,7 +210,7 @@ def test_requests_rates_latencies_and_errors_are_counted(served):
     assert now["requests"] - before["requests"] > 10 and now["rate"] > 0 and len(now["rates"]) == 59
     latency = now["latency"]
     assert 0 < latency["p50"] <= latency["p95"] <= latency["p99"]
-    line = serve_command.serving(None)
+    line = str(serve_command.serving(None))
     assert line.startswith("digits  version 1  http://127.0.0.1:") and "requests/s" in line and "p95" in line
 
 
@@ -290,11 +290,13 @@ def test_a_detached_server_outlives_its_process_and_a_registry_names_its_version
     assert run.register("words", tmp_path, "keras", alias="champion") == 2
     log = tmp_path / "log"
     line = [f"{tmp_path}/words@champion", "--detached", "--log", log, "--log-inputs", "no", "--log-sample", "0.5"]
-    arguments = [sys.executable, "-m", "ddl_magics", "serve", *map(str, line)]
+    arguments = [sys.executable, "-m", "ddl_magics", "serve", "--json", *map(str, line)]
     done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=150)
     assert done.returncode == 0, done.stderr
-    assert "words version 2 is served at" in done.stdout and "until %ddl serve --stop words" in done.stdout
     (served,) = list_served()
+    answer = {"name": "words", "version": "2", "url": served.url, "grpc": served.grpc}
+    assert json.loads(done.stdout) == {**answer, "detached": True, "log": str(log)}
+    assert "starting MLServer for version 2 of words" in done.stderr
     try:
         given = {"word": [["b"], ["x"]], "size": [[1.0, 2.0], [0.5, 0.25]]}
         found = asking.post(f"{served.url}/invocations", {"inputs": given})[1]["predictions"]
@@ -313,7 +315,7 @@ def test_a_detached_server_outlives_its_process_and_a_registry_names_its_version
         until(lambda: any(path.stat().st_size for path in log.iterdir()), 10)
         os.kill(served.owner["pid"], signal.SIGKILL)
         until(lambda: not served.alive, 10)
-        assert "is not served any more: " in serve_command.serving(None)
+        assert "is not served any more: " in str(serve_command.serving(None))
         text, _ = command(f"{tmp_path}/words@champion --log {log}")
         assert text.startswith("words version 2 is served"), "the name is free again"
     finally:
