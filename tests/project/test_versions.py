@@ -1,6 +1,7 @@
 """Cells train with the versions of Spark, Keras and Python that docs/platforms.md names, installed from pip's index.
 
-Each row takes some minutes; a Python that this machine lacks is skipped. `support/version_trial.py` is what is tried.
+Each row takes some minutes; a Python that this machine lacks is skipped. `support/version_trial.py` is what is tried,
+and `support/oldest_trial.py` with HDInsight's versions.
 """
 
 import json
@@ -10,9 +11,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support import starts
 from support.paths import ROOT, TESTS
 from support.processes import completed
 from support.version_trial import ROWS
+
+from ddl_magics.clusters import shipping
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -66,3 +70,27 @@ def test_two_workers_learn_what_one_process_learns(environment, python, spark, t
     said = json.loads(done.stdout.splitlines()[-1])
     assert said["differences"] == []
     assert (said["versions"]["pyspark"], said["versions"]["keras"]) == (spark, keras)
+
+
+def test_a_session_with_the_versions_of_hdinsight_trains_as_one_process_does(environment, tmp_path):
+    """Its Python is too old for the notebook's side: runs are started as Livy's statements start them."""
+    python = environment("3.8")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "pyspark==3.3.1", "tensorflow-cpu==2.13.1"], check=True)
+    runtime = shipping.pack()
+    (tmp_path / f"{runtime.module}.zip").write_bytes(runtime.data)
+    foreign = ("PYSPARK_", "SPARK_", "PYTHON")
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    command = [python, TESTS / "support" / "oldest_trial.py", f"{runtime.module}.zip"]
+    java = str(starts.java_home())
+    done = completed(command, cwd=tmp_path, env={**variables, "JAVA_HOME": java}, timeout=1200)
+    (said,) = (json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"versions"'))
+    assert (said["versions"]["spark"], said["versions"]["tensorflow"]) == ("3.3.1", "2.13.1")
+    assert said["versions"]["python"].startswith("3.8.")
+    runs = said["runs"]
+    assert [(name, run["message"]) for name, run in runs.items() if run["state"] != "FINISHED"] == []
+    for run in runs.values():
+        assert len(run["epochs"]) == 3 and run["epochs"][-1]["loss"] < run["epochs"][0]["loss"]
+    alone, together = runs["single"], runs["allreduce"]
+    assert together["result"] == pytest.approx(alone["result"], abs=1e-9)
+    for ours, one in zip(together["epochs"], alone["epochs"], strict=True):
+        assert ours == pytest.approx(one, abs=1e-9)
