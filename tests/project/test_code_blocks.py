@@ -34,11 +34,10 @@ ALL = (PAGES, f"{FIRST[1]} diagnosis loop half")
 def ran(request):
     """(block, answer) of each; the last is that of the runs' states."""
     pages, runs = request.param
-    names = {page.name for page in pages}
     kernel = Kernel()
     try:
         answers = []
-        for block in (block for block in runnable() if block.page in names):
+        for block in runnable(pages):
             answers.append((block, kernel.run(block.code)))
             if answers[-1][1].error:
                 break

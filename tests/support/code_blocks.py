@@ -45,10 +45,10 @@ def unfenced(page):
     return re.findall(r"(?<=\n\n)    .*", text)
 
 
-def runnable():
-    """The blocks that a test runs, in order. A block that stands in two pages is run once."""
+def runnable(pages=PAGES):
+    """The blocks of pages that a test runs, in order. A block that stands in two of them is run once."""
     found = {}
-    for page in PAGES:
+    for page in pages:
         for block in blocks(page):
             if block.language == "python" and block.why is None:
                 found.setdefault(block.code, block)
