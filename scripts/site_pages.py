@@ -19,7 +19,7 @@ PAGES = ROOT / "build" / "pages"
 #: Section -> group -> its pages, by file in the repository. The first four sections are those of Diataxis.
 SECTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "Tutorials": {
-        "": ("docs/tutorial.md", "docs/notebooks.md"),
+        "": ("docs/tutorial.md", "docs/faster.md", "docs/notebooks.md"),
     },
     "How-to guides": {
         "Data": ("docs/data.md", "docs/data-files.md"),

@@ -15,7 +15,7 @@ from support.paths import ROOT
 
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import SHORT_NAMES, accuracy, compare_commits, multi_host_step, resnet50, telemetry_cost
+from benchmarks import SHORT_NAMES, accuracy, compare_commits, first_gain, multi_host_step, resnet50, telemetry_cost
 from benchmarks.harness import report, watched_training
 from benchmarks.harness.json_process import JsonProcess, ask, close
 from benchmarks.harness.relay import Relay
@@ -193,7 +193,17 @@ def test_a_commit_that_is_not_there_is_named(tmp_path):
         compare_commits.extract("nowhere", tmp_path)
 
 
-@pytest.mark.parametrize("name", [*SHORT_NAMES, "live", "panel", "long_run", "compare_commits", "resnet50"])
+def test_the_pages_have_a_place_for_the_figures_of_the_first_hour():
+    for page in first_gain.PAGES:
+        assert len(first_gain.FIGURES.findall(page.read_text())) == 1, page.name
+    seconds = {"plain fit": [3.0, 8.0, 4.0], "average": [2.0, 4.0, 1.0]}
+    assert first_gain.ratio(seconds, "average", "plain fit") == 2.0
+
+
+COMMANDS = [*SHORT_NAMES, "live", "panel", "long_run", "compare_commits", "resnet50", "first_gain"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help(name, capsys):
     with pytest.raises(SystemExit, match=r"^0$"):
         importlib.import_module(f"benchmarks.{name}").main(["--help"])

@@ -27,7 +27,7 @@ FIRST = (
     [*PAGES[:2], *(page for page in PAGES if page.stem in FOUND)],
     "digits circle without_hvd compared forecast",
 )
-ALL = (PAGES, f"{FIRST[1]} diagnosis loop half")
+ALL = (PAGES, f"{FIRST[1]} diagnosis loop half summed averaged widths")
 
 
 @pytest.fixture(scope="module", params=[FIRST, pytest.param(ALL, marks=pytest.mark.slow)], ids=["first", "all"])
