@@ -5,7 +5,8 @@
 
 The run is real: a cell trains on two workers of the embedded Spark, in JupyterLab in headless Chromium. It is the
 second run of its session, so Spark and TensorFlow are loaded. A run of more than SHOWN_SECONDS is shown faster;
-`assemble` prints how much, for the README to say.
+`assemble` prints how much, for the README to say. The picture is as narrow as a phone can show it readably, so that it
+has the cell and its view alone.
 """
 
 from __future__ import annotations
@@ -40,15 +41,26 @@ model = keras.Sequential([
     keras.layers.Dense(128, activation="relu"),
     keras.layers.Dense(10, activation="softmax"),
 ])
-model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-model.fit(x_train, y_train, batch_size=64, epochs=60, validation_split=0.2)"""
+model.compile("adam", "sparse_categorical_crossentropy",
+              metrics=["accuracy"])
+model.fit(x_train, y_train, batch_size=64, epochs=60,
+          validation_split=0.2)"""
 #: Starts Spark, and leaves prewarmed processes; it is not in the picture.
 WARM_UP = TRAINING.replace("--name digits", "--name warm_up --wait").replace("epochs=60", "epochs=1")
 
-SIZE = {"width": 1000, "height": 900}
+VIEWPORT = {"width": 572, "height": 900}
+SCALE = 1.5
+#: Of the picture, in pixels of the page: the cell, the head of its view and two charts.
+HEIGHT = 636
+#: A notebook without what only an editor needs.
+STYLE = """
+.jp-InputPrompt, .jp-OutputPrompt, .jp-Collapser, .jp-cell-toolbar, .jp-Notebook-footer,
+.jp-Cell[data-windowed-list-index="0"] { display: none !important; }
+.jp-Notebook .jp-Cell { border-color: transparent !important; box-shadow: none !important; }
+"""
 FRAME_SECONDS = 0.4
 FIRST_SECONDS, LAST_SECONDS = 1.5, 5.0
-RUN_SECONDS = 120.0
+RUN_SECONDS = 300.0
 SHOWN_SECONDS = 20.0
 LEAST_FRAME_SECONDS = 0.3
 TIMES = "times.json"
@@ -64,7 +76,7 @@ def record(folder: Path) -> None:
         os.environ["JUPYTER_DATA_DIR"] = f"{name}/.data"
         lab = Lab(Path(name))
         try:
-            notebook = NotebookPage(lab, browser.new_context(viewport=SIZE).new_page())
+            notebook = NotebookPage(lab, browser.new_context(viewport=VIEWPORT, device_scale_factor=SCALE).new_page())
             notebook.open(lab.write(NOTEBOOK, SETUP, WARM_UP, TRAINING))
             notebook.command("application:toggle-left-area")
             prepare(notebook)
@@ -74,7 +86,7 @@ def record(folder: Path) -> None:
 
 
 def prepare(notebook: NotebookPage) -> None:
-    """Run all cells but the training, and remove the one that warms up."""
+    """Run all cells but the training, remove the one that warms up, and show the training alone."""
     for _ in range(2):
         notebook.command("notebook:run-cell-and-select-next")
     finished(notebook).wait_for(timeout=RUN_SECONDS * 1000)
@@ -82,6 +94,7 @@ def prepare(notebook: NotebookPage) -> None:
     notebook.command("notebook:delete-cell")
     finished(notebook).wait_for(state="detached")
     notebook.page.locator(".Toastify__toast").first.wait_for(state="detached")  # that the warm-up has finished
+    notebook.page.add_style_tag(content=STYLE)
 
 
 def finished(notebook: NotebookPage) -> Locator:
@@ -94,12 +107,17 @@ def frames(notebook: NotebookPage, folder: Path) -> list[float]:
     """Run the training cell and take screenshots until it has ended."""
     times: list[float] = []
 
+    area = notebook.page.locator(".jp-Notebook").bounding_box()
+    assert area is not None, "the notebook is drawn"
+
     def take() -> None:
-        notebook.page.screenshot(path=folder / f"{len(times):03}.png")
+        clip = {"x": area["x"], "y": area["y"], "width": area["width"], "height": HEIGHT}
+        notebook.page.screenshot(path=folder / f"{len(times):03}.png", clip=clip)
         times.append(time.monotonic())
 
     take()
-    notebook.run_cell(1)
+    notebook.page.evaluate("window.jupyterapp.shell.currentWidget.content.activeCellIndex = 1")
+    notebook.page.evaluate("void window.jupyterapp.commands.execute('notebook:run-cell')")
     begun = time.monotonic()
     while finished(notebook).count() == 0:
         if time.monotonic() - begun > RUN_SECONDS:
