@@ -6,13 +6,14 @@ from IPython.core.error import UsageError
 
 from ddl_magics.clusters.base import Refused
 from ddl_magics.commands.kernel import Kernel
+from ddl_magics.dashboard.state_words import state_word
 
 
 def release(kernel: Kernel) -> str:
     """Release all executors. UsageError if they are not released."""
     live = next(kernel.session.live(), None)
     if live is not None:
-        raise UsageError(f"{live.name} is {live.state}: wait for its end, or %ddl stop {live.name}.")
+        raise UsageError(f"{live.name} is {state_word(live.state)}: wait for its end, or %ddl stop {live.name}.")
     return _accepted(kernel.session.cluster.give_back("executors"))
 
 

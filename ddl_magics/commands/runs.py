@@ -10,6 +10,7 @@ from ddl_magics import store
 from ddl_magics.commands import values
 from ddl_magics.commands.answer import Answer
 from ddl_magics.commands.kernel import Kernel
+from ddl_magics.dashboard.state_words import state_word
 from ddl_magics.history.query import Query, QueryError, of_search, parse_words
 from ddl_magics.runs import Run, run_text
 from ddl_magics.runtime import events as ev
@@ -127,7 +128,7 @@ def attach(kernel: Kernel, run: str) -> str:
     attached: Run | Search
     if record is None:
         attached = kernel.session.attach(run, kernel.choice.at)
-        state = f"is {attached.state} on {attached.cluster}"
+        state = f"is {state_word(attached.state)} on {attached.cluster}"
     else:
         attached = kernel.session.attach_search(record, kernel.namespace, kernel.choice.at)
         state = "continues"

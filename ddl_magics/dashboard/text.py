@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from ddl_magics.dashboard.loglines import clean
 from ddl_magics.dashboard.progress import transfer_text
+from ddl_magics.dashboard.state_words import state_word
 from ddl_magics.runtime import events as ev
 
 CHIEF = 0
@@ -53,14 +54,14 @@ class TextProgress:
 
     def _on_state(self, event: ev.State) -> list[str]:
         failure = event.failure
-        state = event.state
+        state = state_word(event.state)
         if failure and failure["rank"] != ev.JOB:
             state += f" on rank {failure['rank']}" + (f" ({failure['host']})" if failure["host"] else "")
         message = failure["message"] if failure else event.message
         line = f"{state}: {message}" if message else state
         if line in (self._last_line, ev.QUEUED):
             return []
-        if state in (ev.PREFLIGHT, ev.SUBMITTED) and event.needed:  # how far the rows of --data are
+        if event.state in (ev.PREFLIGHT, ev.SUBMITTED) and event.needed:  # how far the rows of --data are
             if event.time < self._preparation_line + PREPARATION_LINE_SECONDS:
                 return []
             self._preparation_line = event.time

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ddl_magics.dashboard.state_words import state_word
 from ddl_magics.history import provenance
 from ddl_magics.store import RunRecord, SearchRecord
 from ddl_magics.wording import MAX_QUOTED, nearest, quoted
@@ -108,7 +109,12 @@ def _term(text: str) -> Matches:
 def text_of(record: RunRecord) -> str:
     """The text in which words are searched."""
     texts = (record.id, record.name, record.title, *record.labels, record.note)
-    return " ".join((*texts, record.state, record.notebook, record.cluster)).lower()
+    return " ".join((*texts, *_states(record), record.notebook, record.cluster)).lower()
+
+
+def _states(record: RunRecord) -> tuple[str, ...]:
+    """Its state, and the word that lists have for it."""
+    return record.state, state_word(record.state)
 
 
 def _in_field(field: str, text: str) -> Matches:
@@ -156,7 +162,7 @@ FIELDS: Mapping[str, Callable[[RunRecord], Any]] = {
     "name": lambda record: (record.name, record.title),
     "tag": lambda record: record.labels,
     "note": lambda record: (record.note,),
-    "state": lambda record: (record.state,),
+    "state": lambda record: _states(record),
     "notebook": lambda record: (record.notebook,),
     "cluster": lambda record: (record.cluster,),
     "strategy": _spec_text("strategy"),

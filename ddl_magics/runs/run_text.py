@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from ddl_magics import store
+from ddl_magics.dashboard.state_words import state_word
 from ddl_magics.dashboard.text import TextProgress, duration, number
 from ddl_magics.history.description import in_words
 from ddl_magics.history.provenance import Provenance
@@ -31,7 +32,7 @@ def runs_table(records: list[store.RunRecord]) -> str:
         rows.append(
             (
                 record.name,
-                record.state,
+                state_word(record.state),
                 str(record.spec.get("strategy", "")),
                 str(record.spec.get("workers", "")),
                 f"{progress.get('epoch', 0)}/{progress['epochs']}" if progress.get("epochs") else "",
@@ -54,7 +55,7 @@ def describe(run: Run) -> str:
     duration_text = f", {duration(ev.parse(events[-1]).time - ev.parse(events[0]).time)}" if events else ""
     rule = f" {spec.rule}, window {spec.window}" if spec.rule else ""
     lines = [
-        f"{run.name} {run.state}{duration_text}",
+        f"{run.name} {state_word(run.state)}{duration_text}",
         f"{spec.strategy}{rule}, {counted(spec.workers, 'worker')}, {run.cluster}, seed {spec.seed}, id {run.id}",
         *([run.damage] if run.damage else []),
         *(["imported: it was trained elsewhere, and its cell and model may be a stranger's"] if run.imported else []),

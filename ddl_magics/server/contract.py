@@ -17,6 +17,7 @@ from ddl_magics.dashboard.schema import (
     nullable_reference,
     reference,
 )
+from ddl_magics.dashboard.state_words import STATE_WORDS
 from ddl_magics.dashboard.static import RUN_TYPE, STRATEGY_TITLES
 from ddl_magics.dashboard.workers import COLUMNS
 from ddl_magics.runtime import events as ev
@@ -50,6 +51,7 @@ def constants() -> dict[str, Any]:
         "SPREAD": tuple(SPREAD),
         "ENDED_TRIAL_STATES": list(ENDED_TRIAL_STATES),
         "TERMINAL_STATES": [state for state in ev.STATES if state in ev.TERMINAL],
+        "STATE_WORDS": STATE_WORDS,
         "STRATEGY_TITLES": STRATEGY_TITLES,
         "RUN_TYPE": RUN_TYPE,
         "EXPORT_FORMATS": list(CONTENT_TYPES),

@@ -14,7 +14,7 @@ def at(time, event):
 def test_a_run_that_goes_well():
     lines = TextProgress("digits").feed(training())
     assert lines == [
-        "digits  0:00  PREFLIGHT: looking for 2 slots",
+        "digits  0:00  STARTING: looking for 2 slots",
         "digits  0:00  RUNNING: 2 workers train",
         "0 │ hello 0",
         "digits  epoch 1/2  loss 1  accuracy 0.5  640 samples/s  2.0 s",

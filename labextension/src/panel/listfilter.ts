@@ -2,7 +2,7 @@
 
 import type { Listed } from "../api";
 import type { RunRow, SearchRow } from "../generated";
-import { elapsed, title } from "./format";
+import { elapsed, title, wordOf } from "./format";
 import { isReadable, isSearch, type RunList } from "./runlist";
 
 export const ORDERS = ["live", "newest", "name", "loss", "longest"] as const;
@@ -109,7 +109,7 @@ function contains(row: Listed, words: string[]): boolean {
 function wordsOf(row: Listed): string[] {
   if (isSearch(row)) return [row.id, row.name, row.state, row.notebook, row.cluster];
   if (!isReadable(row)) return [row.id, row.problem];
-  return [row.id, row.name, row.title, ...row.labels, row.state, row.notebook, row.cluster];
+  return [row.id, row.name, row.title, ...row.labels, row.state, wordOf(row), row.notebook, row.cluster];
 }
 
 /** The key to sort by, ascending; an unknown value comes last. */

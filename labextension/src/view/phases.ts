@@ -1,6 +1,6 @@
 /** What a run does before its first step, as a row of phases: those behind it, the one that it is in, those to come. */
 
-import type { State } from "../generated";
+import { STATE_WORDS, type State } from "../generated";
 import { h, setAttribute, setChildren, setVisible } from "./dom";
 
 /** In their order; of a run that has not had to wait for its turn, without the first. */
@@ -9,9 +9,11 @@ const PHASES = ["waiting for its turn", "starting Spark", "starting the workers"
 /** The phase of a state, until the first step. */
 const PHASE_OF: Partial<Record<State, number>> = { QUEUED: 0, PREFLIGHT: 1, SUBMITTED: 2, WAITING: 2, RUNNING: 3 };
 
+const WORDS: Readonly<Record<string, string>> = STATE_WORDS;
+
 /** What a person reads of a state; run.state, queries and events have the state's own name. */
 export function stateWord(state: string): string {
-  return ["PREFLIGHT", "SUBMITTED", "WAITING"].includes(state) ? "STARTING" : state;
+  return WORDS[state] ?? state;
 }
 
 export class Phases {
