@@ -19,7 +19,7 @@ from ..runtime.events import RawEvent
 from .history import History
 from .messages import Packed, Packer
 from .next_step import Reach
-from .static import running_bundle
+from .static import bundle_of
 
 _STATIC = Path(__file__).parent / "static"
 
@@ -107,9 +107,9 @@ class LiveView:
                 packed = self._send(self._packer.update)
 
     def static(self, run: Mapping[str, Any]) -> dict[str, Any]:
-        """`static.running_bundle` of what the view shows now. Thread-safe."""
+        """`static.bundle_of` what the view shows now. Thread-safe."""
         with self._lock:
-            return running_bundle(run, self._history)
+            return bundle_of(run, self._history)
 
     def heartbeat(self) -> bool:
         """Send a message if none was sent for `HEARTBEAT_SECONDS`. Returns False once the run has ended."""

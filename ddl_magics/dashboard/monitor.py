@@ -9,6 +9,7 @@ from typing import Any
 from ..runtime.events import Watch
 from ..runtime.monitoring.drift import MIN_ROWS
 from .loglines import NAME_CHARACTERS, clean
+from .markup import PRE, TABLE
 
 #: Number of watched columns and of reasons in a view, and of characters of the cell that trains again.
 MAX_COLUMNS, MAX_REASONS, CELL_CHARACTERS = 12, 5, 3_000
@@ -92,27 +93,40 @@ def _numbers(values: Any) -> list[float | None]:
 
 
 def html(view: Mapping[str, Any]) -> str:
-    """A `MonitorView` as a table, readable without a script."""
+    """A `MonitorView` as a table, readable without a script and without styles."""
+    heads = "".join(f'<th title="{hint}">{title}</th>' for title, hint in _HINTS.items())
     rows = "".join(
         f"<tr><td>{'output: ' if column['output'] else ''}{escape(column['name'])}</td>"
         f"<td>{_two_decimals(column['psi'])}</td>"
         f"<td>{_two_decimals(column['ks'])}</td><td>{column['nulls']:.0%}</td><td>{_LEVELS[column['level']]}</td></tr>"
         for column in view["things"]
     )
-    advice = escape("; ".join(view["reasons"]))
-    return (
-        f"<table><tr><th>input, by drift</th><th>PSI</th><th>KS</th><th>nulls</th><th></th></tr>{rows}</table>"
-        f"<p>{view['requests']:,} requests, {view['errors']:,} errors, drift in the last {view['rows']:,} rows</p>"
-        + (f"<p>{escape(view['note'])}</p>" if view["note"] else "")
-        + (
-            f'<p><span class="chip" style="border-color:#c92a2a;background:#c92a2a24">TRAIN AGAIN</span> {advice}</p>'
-            if advice
-            else ""
-        )
-    )
+    counts = f"{_counted(view['requests'], 'request')}, {_counted(view['errors'], 'error')}"
+    sections = [
+        f"{TABLE}<tr>{heads}</tr>{rows}</table>",
+        f"<p>{counts}, drift in the last {_counted(view['rows'], 'row')}</p>",
+        f"<p>{escape(view['note'])}</p>" if view["note"] else "",
+    ]
+    if view["reasons"]:
+        sections.append(f'<p><b style="color:#c92a2a">TRAIN AGAIN</b> {escape("; ".join(view["reasons"]))}</p>')
+        cell = f"{PRE}{escape(view['cell'])}</pre>"
+        sections.append(f"<details><summary>The cell that trains it again</summary>{cell}</details>")
+    return "".join(sections)
 
 
+#: Heading -> its tooltip; the front end's table has the same.
+_HINTS = {
+    "input, by drift": "the inputs and outputs of the model, those that have moved most first",
+    "PSI": "population stability index: how far the shares of the bins have moved since the training; 0 is not at all",
+    "KS": "Kolmogorov-Smirnov: the largest difference of the two cumulative distributions, from 0 to 1",
+    "nulls": "share of the rows without a value",
+    "drift": "whether it has moved further than chance and custom allow",
+}
 _LEVELS = {"none": "", "drift": "drift", "severe": "severe drift"}
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _two_decimals(value: float | None) -> str:

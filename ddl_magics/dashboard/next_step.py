@@ -28,10 +28,10 @@ def next_step(history: History, info: dict[str, Any], reach: Reach) -> dict[str,
 
     Args:
         history: of the run.
-        info: `RunInfo` of `schema.py`.
+        info: `RunInfo` of `schema.py`; and the state, where it is not that of the events.
         reach: see there.
     """
-    state = history.state["state"]
+    state = info.get("state") or history.state["state"]
     if state in (ev.FINISHED, ev.STOPPED) and history.has_model:
         file = "" if reach.folder is None else str(reach.folder / "files" / MODEL)
         load = f"import keras\nmodel = keras.models.load_model({file!r})" if file else f"model = {info['name']}.model()"

@@ -1,23 +1,29 @@
-"""The static block of a run, which stays in the notebook: readable without a kernel or a script, and as plain text."""
+"""The static block of a run, which stays in the notebook: readable without a kernel or a script, and as plain text.
 
-import json
-import re
+Where a saved notebook is shown, some of its markup is taken away: classes, styles, images (GitHub, a notebook that is
+not trusted, `nbconvert --sanitize-html`). So the block has no style sheet and no inline SVG, whose texts would stay
+behind; what matters stands first, in paragraphs and tables.
+"""
+
+import time
 from collections.abc import Iterable, Mapping
 from html import escape
+from math import isnan
 from typing import Any
 
-from ..runtime.events import FAILED, FINISHED, LOST, PREFLIGHT, SUBMITTED, TERMINAL, WAITING, RawEvent
+from ..runtime.events import FAILED, FINISHED, LOST, TERMINAL, RawEvent
 from ..runtime.wording import counted
 from . import monitor
 from .charts import Chart, charts, history_of
-from .figure import draw
 from .history import History
-from .svg import FAINT, colour, svg
+from .markup import PRE, TABLE
+from .next_step import Reach, next_step
+from .state_words import state_word
+from .svg import FAINT, colour, image
 from .text import duration
 
 #: MIME type for a renderer of runs: the id, the name and the state.
 RUN_TYPE = "application/vnd.ddl-magics.run+json"
-PLOTLY_TYPE = "application/vnd.plotly.v1+json"
 
 #: Bound of the size that a run adds to the saved notebook.
 MAX_BYTES = 300_000
@@ -25,10 +31,10 @@ MAX_BYTES = 300_000
 TRACEBACK_CHARACTERS = 20_000
 TEXT_CHARACTERS = 300
 TABLE_ROWS = 32
+#: From this share of the time on, the waiting before the training is told apart: `WORTH_TELLING` of header.ts.
+WORTH_TELLING = 0.1
 
 _STATE_COLOURS = {FINISHED: "#18794e", FAILED: "#c92a2a", LOST: "#c92a2a"}
-#: What a person reads of a state: `stateWord` of phases.ts.
-_STARTING = (PREFLIGHT, SUBMITTED, WAITING)
 STRATEGY_TITLES = {
     "allreduce": "all-reduce",
     "ps": "parameter server",
@@ -40,48 +46,32 @@ STRATEGY_TITLES = {
     "tf-ps": "TensorFlow's parameter servers",
 }
 
-_STYLE = """<style>
-.ddl-static{font:13px/1.45 var(--jp-ui-font-family,system-ui,sans-serif);max-width:1100px}
-.ddl-static p{margin:6px 0}.ddl-static .dim{opacity:.7}.ddl-static .charts{display:flex;flex-wrap:wrap;gap:4px 18px}
-.ddl-static figure{margin:6px 0}.ddl-static table{color:inherit;border-collapse:collapse;margin:6px 0;font-size:12px}
-.ddl-static th,.ddl-static td{padding:2px 12px 2px 0;text-align:right;border:0}
-.ddl-static th:first-child,.ddl-static td:first-child{text-align:left}
-.ddl-static pre{white-space:pre-wrap;font-size:12px;max-height:300px;overflow:auto}
-.ddl-static .chip{border:1px solid;border-radius:9px;padding:0 7px;font-size:11px;font-weight:600}
-%s</style>"""
-
-# Hides the block while the live view of the same run is drawn in the same output; outside of JupyterLab, whose name for
-# an output no other front end has, in the same document.
-_HIDE = (
-    'body:not([data-jp-theme-light]):has(.ddl-run[data-run="{0}"]) .ddl-static[data-run="{0}"]{{display:none}}\n'
-    '.jp-OutputArea:has(.ddl-run[data-run="{0}"]) .jp-OutputArea-child:has(.ddl-static[data-run="{0}"]){{display:none}}'
-)
+#: Of the block: nothing is lost where it is taken away.
+_STYLE = "font:13px/1.45 var(--jp-ui-font-family,system-ui,sans-serif);max-width:1100px"
+#: Heading of a worker's column -> its tooltip.
+_WORKERS = {
+    "rank": "number of the worker; rank 0 is the chief",
+    "host": "machine of the worker",
+    "device": "what it computes on",
+    "steps": "that it has made",
+    "rows": "that it has trained",
+    "peak memory": "most memory of its process",
+}
 
 
 def static_bundle(run: Mapping[str, Any], events: Iterable[RawEvent]) -> dict[str, Any]:
-    """The MIME bundle of a run: `RUN_TYPE`, plotly, HTML and plain text; at most `MAX_BYTES`.
-
-    There is no plotly figure before the first step, nor for a failed run, because it would not show the failure.
+    """The MIME bundle of a run: `RUN_TYPE`, HTML and plain text; at most `MAX_BYTES`.
 
     Args:
-        run: id, name, strategy, workers, cluster, state, created, ended (seconds since the epoch) and failure; what is
-            missing or None, except the id, is taken from the events.
+        run: id, name, strategy, workers, cluster, state, created, ended (seconds since the epoch), failure, and whether
+            it is attachable; what is missing or None, except the id, is taken from the events.
         events: all events of the run.
     """
-    history = history_of(events)
-    info = _info(run, history)
-    drawn_charts = charts(history)
-    bundle = running_bundle(run, history)
-    if drawn_charts and info["state"] != FAILED:
-        title = " · ".join(fact for fact in (info["name"], info["state"], info["facts"]) if fact)
-        bundle[PLOTLY_TYPE] = json.loads(draw(title, drawn_charts).to_json())
-        if len(json.dumps(bundle)) > MAX_BYTES:
-            del bundle[PLOTLY_TYPE]
-    return bundle
+    return bundle_of(run, history_of(events))
 
 
-def running_bundle(run: Mapping[str, Any], history: History) -> dict[str, Any]:
-    """`static_bundle` without the plotly figure, for a run that goes on: some 20 kB."""
+def bundle_of(run: Mapping[str, Any], history: History) -> dict[str, Any]:
+    """`static_bundle` of a history: some 30 kB."""
     info = _info(run, history)
     return {
         RUN_TYPE: {name: info[name] for name in ("id", "name", "state")},
@@ -92,7 +82,7 @@ def running_bundle(run: Mapping[str, Any], history: History) -> dict[str, Any]:
 
 def text_block(run_id: str, text: str) -> dict[str, Any]:
     """The MIME bundle of a text, which is hidden while the live view with this id is drawn in the same output."""
-    html = f'<div class="ddl-static" data-run="{escape(run_id)}">{_style(run_id)}<pre>{escape(text)}</pre></div>'
+    html = f'<div class="ddl-static" data-run="{escape(run_id)}">{PRE}{escape(text)}</pre></div>'
     return {"text/html": html, "text/plain": text}
 
 
@@ -109,62 +99,81 @@ def _info(run: Mapping[str, Any], history: History) -> dict[str, Any]:
         "failure": run.get("failure") or history.state["failure"],
         "created": run.get("created") or history.created,
         "ended": run.get("ended") or history.ended,
+        "strategy": run.get("strategy"),
     }
     strategy, workers = run.get("strategy"), run.get("workers")
     facts = [STRATEGY_TITLES.get(strategy or "", strategy)]
     if workers and strategy not in ("single", "monitor"):
         facts.append(counted(workers, "worker"))
     info["facts"] = " · ".join(_truncate(str(fact)) for fact in (*facts, run.get("cluster")) if fact)
+    info["next"] = next_step(history, info, Reach(attachable=bool(run.get("attachable"))))
     return info
 
 
 def _plain(info: Mapping[str, Any], history: History) -> str:
-    lines = [f"{info['name']} {info['state']} ({info['facts']})"]
+    lines = [f"{info['name']} {state_word(info['state'])} ({info['facts']})"]
     if history.latest:
         lines.append(", ".join(f"{_truncate(name)} {value:.4g}" for name, value in history.latest.items()))
     if info["failure"]:
         lines.append(_failure_line(info["failure"]))
-    return "\n".join(lines)
+    lines.append(" ".join(_next(info)))
+    return "\n".join(filter(None, lines))
 
 
 def _html(info: Mapping[str, Any], history: History, drawn_charts: list[Chart]) -> str:
-    colour = _STATE_COLOURS.get(info["state"], "#5b6570")
-    word = "STARTING" if info["state"] in _STARTING else info["state"]
-    chip = f'<span class="chip" style="border-color:{colour};background:{colour}24">{escape(word)}</span>'
-    facts = escape(info["facts"]) + _duration(info)
+    facts = escape(" · ".join(filter(None, (info["facts"], _took(info, history)))))
+    text, code = map(escape, _next(info))
     sections = [
-        f'<div class="ddl-static" data-run="{escape(info["id"])}">',
-        _style(info["id"]),
-        f'<p>{chip} <b>{escape(info["name"])}</b> <span class="dim">{facts}</span></p>',
+        f'<div class="ddl-static" data-run="{escape(info["id"])}" style="{_STYLE}">',
+        f"<p>{_chip(info['state'])} <b>{escape(info['name'])}</b> {facts}</p>",
         _failure(info["failure"]),
         _metrics(history),
+        f"<p>{text} <code>{code}</code></p>" if text else "",
         "" if history.monitor is None else monitor.html(history.monitor),
+        _output_files(history),
     ]
     if drawn_charts:
-        pictures = "".join(
-            f"<figure><figcaption>{_caption(chart)}</figcaption>{svg(chart)}</figure>" for chart in drawn_charts
-        )
-        sections.append(f'<div class="charts">{pictures}</div>')
-    sections += [_output_files(history), _workers(history)]
-    return "".join(sections) + "</div>"
+        pictures = "".join(f"<div>{_caption(chart)}<br>{image(chart)}</div>" for chart in drawn_charts)
+        sections.append(f'<div class="charts" style="display:flex;flex-wrap:wrap;gap:4px 18px">{pictures}</div>')
+    return "".join([*sections, _workers(history)]) + "</div>"
 
 
-def _style(run_id: str) -> str:
-    safe = re.fullmatch(r"[\w.-]+", run_id, re.ASCII)
-    return _STYLE % (_HIDE.format(run_id) if safe else "")
+def _chip(state: str) -> str:
+    colour = _STATE_COLOURS.get(state, "#5b6570")
+    look = f"border:1px solid {colour};background:{colour}24;border-radius:9px;padding:0 7px;font-size:11px"
+    return f'<b style="{look}">{escape(state_word(state))}</b>'
 
 
-def _duration(info: Mapping[str, Any]) -> str:
-    if info["created"] is None or info["ended"] is None or info["state"] not in TERMINAL:
+def _next(info: Mapping[str, Any]) -> tuple[str, str]:
+    """A sentence and its code: the next step of a run, or where to see one that went on after this was saved."""
+    if info["state"] not in TERMINAL:
+        return as_it_was(info["name"])
+    step = info["next"]
+    return (step["text"], step["code"]) if step else ("", "")
+
+
+def as_it_was(name: str) -> tuple[str, str]:
+    """The same of what has not ended: a saved notebook shows it as it was."""
+    local_time = time.strftime("%Y-%m-%d %H:%M", time.localtime())
+    return f"As it was at {local_time}. To see it as it is now:", f"%ddl show {name}"
+
+
+def _took(info: Mapping[str, Any], history: History) -> str:
+    """ "trained 1:07, 2:41 with waiting", or "took 3:05" of a run that has hardly waited."""
+    created, ended = info["created"], info["ended"]
+    if created is None or ended is None or info["state"] not in TERMINAL:
         return ""
-    return f" · took {duration(round(info['ended'] - info['created']))}"
+    took = duration(round(ended - created))
+    if history.started is None or history.started - created < WORTH_TELLING * (ended - created):
+        return f"took {took}"
+    return f"trained {duration(round(ended - history.started))}, {took} with waiting"
 
 
 def _failure(failure: Mapping[str, Any] | None) -> str:
     if not failure:
         return ""
     traceback = failure["traceback"][-TRACEBACK_CHARACTERS:]
-    details = f"<details open><summary>Traceback</summary><pre>{escape(traceback)}</pre></details>" if traceback else ""
+    details = f"<details open><summary>Traceback</summary>{PRE}{escape(traceback)}</pre></details>" if traceback else ""
     return f'<p style="color:#c92a2a"><b>{escape(_failure_line(failure))}</b></p>{details}'
 
 
@@ -177,11 +186,11 @@ def _failure_line(failure: Mapping[str, Any]) -> str:
 def _metrics(history: History) -> str:
     if not history.latest:
         return ""
-    heads = "".join(f"<th>{escape(_truncate(name))}</th>" for name in history.latest)
+    heads = "".join(f'<th title="newest value">{escape(_truncate(name))}</th>' for name in history.latest)
     cells = "".join(f"<td>{value:.4g}</td>" for value in history.latest.values())
     epochs_done = history.progress.epoch
     head = f"after {counted(epochs_done, 'epoch')}" if epochs_done else "so far"
-    return f"<table><tr><th></th>{heads}</tr><tr><td>{head}</td>{cells}</tr></table>"
+    return f"{TABLE}<tr><td></td>{heads}</tr><tr><td>{head}</td>{cells}</tr></table>"
 
 
 def _output_files(history: History) -> str:
@@ -195,8 +204,9 @@ def _output_files(history: History) -> str:
 def _caption(chart: Chart) -> str:
     if len(chart.lines) == 1:
         return f"<b>{escape(_truncate(chart.title))}</b>"
+    words = {"train": "training", "validation": "validation"}
     names = " ".join(
-        f'<span style="color:{colour(line, k)}">{escape(_truncate(line.name))}</span>'
+        f'<span style="color:{colour(line, k)}">{words.get(line.style) or escape(_truncate(line.name))}</span>'
         for k, line in enumerate(chart.lines)
         if line.style not in FAINT
     )
@@ -209,13 +219,17 @@ def _workers(history: History) -> str:
         return ""
     rows = "".join(
         f"<tr><td>{worker.rank}</td><td>{escape(_truncate(worker.host))}</td><td>{escape(_truncate(worker.device))}</td>"
-        f"<td>{worker.steps:,}</td><td>{worker.rows:,}</td></tr>"
+        f"<td>{worker.steps:,}</td><td>{worker.rows:,}</td><td>{_gigabytes(worker.memory_peak)}</td></tr>"
         for worker in workers[:TABLE_ROWS]
     )
     omitted = len(workers) - TABLE_ROWS
-    omission = f'<p class="dim">and {omitted} more</p>' if omitted > 0 else ""
-    heads = "".join(f"<th>{name}</th>" for name in ("rank", "host", "device", "steps", "rows"))
-    return f"<table><tr>{heads}</tr>{rows}</table>{omission}"
+    omission = f"<p>and {omitted} more</p>" if omitted > 0 else ""
+    heads = "".join(f'<th title="{hint}">{name}</th>' for name, hint in _WORKERS.items())
+    return f"{TABLE}<tr>{heads}</tr>{rows}</table>{omission}"
+
+
+def _gigabytes(size: float) -> str:
+    return "–" if isnan(size) else f"{size / 1e9:.2f} GB"
 
 
 def _truncate(text: str, limit: int = TEXT_CHARACTERS) -> str:

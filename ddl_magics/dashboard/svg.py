@@ -1,5 +1,10 @@
-"""A chart as inline SVG, which needs no script and is readable in a light and in a dark theme."""
+"""A chart as a picture that needs no script and is readable in a light and in a dark theme.
 
+It is an image with its text beside it, and no inline SVG: what cleans the HTML of notebooks (GitHub, an untrusted
+notebook in JupyterLab) takes SVG away and leaves the numbers of its axes in the page.
+"""
+
+from base64 import b64encode
 from html import escape
 from math import floor, isfinite, log10
 
@@ -15,6 +20,19 @@ COLOURS = ("#2f6fde", "#d9730d", "#1f9d68", "#8b5cf6", "#d6336c", "#0c8599", "#7
 #: Ranks begin here: `RANK_COLOUR` of charts.ts.
 RANK_COLOUR = 2
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 8, 8, 18
+#: Of axes and their numbers: an image does not know whether the page is light or dark.
+_GREY = "#737b85"
+#: Lines of a chart whose values its text has.
+MOST_NAMED = 6
+
+
+def image(chart: Chart) -> str:
+    """The chart as an element of HTML, whose text says where its lines begin and end."""
+    data = b64encode(svg(chart).encode()).decode()
+    lines = (line for line in chart.lines if line.style not in FAINT)
+    ends = [f"{line.name} {_number(line.y[0])} to {_number(line.y[-1])}" for line in lines if line.y]
+    alt = escape(": ".join(filter(None, [chart.title, ", ".join(ends[:MOST_NAMED])])))
+    return f'<img width="{WIDTH}" height="{HEIGHT}" alt="{alt}" src="data:image/svg+xml;base64,{data}">'
 
 
 def svg(chart: Chart) -> str:
@@ -30,18 +48,18 @@ def svg(chart: Chart) -> str:
         return f"{_LEFT + (x - x_low) * x_scale:.1f} {HEIGHT - _BOTTOM - (y - y_low) * y_scale:.1f}"
 
     elements = [
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
-        f'aria-label="{escape(chart.title)}" fill="currentColor" font-size="9" font-family="sans-serif">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '
+        f'fill="{_GREY}" font-size="9" font-family="sans-serif">'
     ]
     for tick in _ticks(y_low, y_high):
         y = HEIGHT - _BOTTOM - (tick - y_low) * y_scale
         elements.append(
-            f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="currentColor" opacity=".15"/>'
-            f'<text x="{_LEFT - 4}" y="{y + 3:.1f}" text-anchor="end" opacity=".7">{tick:,.6g}</text>'
+            f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="{_GREY}" opacity=".25"/>'
+            f'<text x="{_LEFT - 4}" y="{y + 3:.1f}" text-anchor="end">{tick:,.6g}</text>'
         )
     labels = ((_LEFT, "start", "0"), (WIDTH - _RIGHT, "end", f"{x_high:,.3g} {chart.x_title}"))
     for x_text, anchor, label in labels:
-        elements.append(f'<text x="{x_text}" y="{HEIGHT - 5}" text-anchor="{anchor}" opacity=".7">{label}</text>')
+        elements.append(f'<text x="{x_text}" y="{HEIGHT - 5}" text-anchor="{anchor}">{label}</text>')
     for k, line in enumerate(chart.lines):
         dash = ' stroke-dasharray="4 3"' if line.style == "validation" else ""
         path = "".join(("L" if i else "M") + position(x, y) for i, (x, y) in enumerate(_points(line)))
@@ -55,6 +73,10 @@ def colour(line: Line, k: int) -> str:
     by_style = {"ranks": 0, "steps": 0, "train": 0, "validation": 1}
     # What is no metric, such as a rank's CPU, has none of the colours of training and validation.
     return COLOURS[by_style.get(line.style, RANK_COLOUR + k % (len(COLOURS) - RANK_COLOUR))]
+
+
+def _number(value: float | None) -> str:
+    return "nan" if value is None else f"{value:.4g}"
 
 
 def _points(line: Line) -> list[tuple[float, float]]:

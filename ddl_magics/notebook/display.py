@@ -69,7 +69,7 @@ def show_live(started: Run | Search, waiting: bool) -> None:
 def _live_view(run: Run, waiting: bool, form: str) -> LiveView:
     from ddl_magics.dashboard.live import LiveView
 
-    info = {name: value for name, value in run.summary.items() if name != "state"}
+    info = {name: value for name, value in run.summary.items() if name not in ("state", "attachable")}
     return LiveView({**info, "waiting": waiting}, run.request_stop, form, run.attachable)
 
 
@@ -139,11 +139,12 @@ class Cards:
 def _show_search(search: Search, waiting: bool) -> None:
     from IPython.display import display
 
-    from ddl_magics.dashboard.static import text_block
+    from ddl_magics.dashboard.static import as_it_was, text_block
     from ddl_magics.search.live import LiveSearch
 
     def bundle(view: SearchView) -> dict[str, Any]:
-        return text_block(view.id, summary(view))
+        further = [] if view.state in ev.TERMINAL else ["", " ".join(as_it_was(view.name))]
+        return text_block(view.id, "\n".join([summary(view), *further]))
 
     _display_widget(LiveSearch(search, waiting).widget)
     block = display(bundle(search.view), raw=True, display_id=True)

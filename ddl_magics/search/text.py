@@ -33,7 +33,14 @@ def searches_table(records: Sequence[SearchRecord]) -> list[str]:
 
 def summary(view: SearchView) -> str:
     """Best so far, the trials as a table, the time left."""
-    return visible("\n".join([*_heading(view), "", *_table(view), "", _totals(view)]))
+    return visible("\n".join([*_heading(view), "", *_table(view), "", _totals(view), *_next(view)]))
+
+
+def _next(view: SearchView) -> list[str]:
+    """The line that gives the best model of a search that has ended."""
+    if view.state not in ev.TERMINAL or view.best is None or view.further_objectives:
+        return []
+    return [f"the best model: model = {view.name}.best.run.model()"]
 
 
 def _heading(view: SearchView) -> list[str]:

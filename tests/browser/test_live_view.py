@@ -2,8 +2,12 @@
 
 import re
 
+import nbformat
 import pytest
 from playwright.sync_api import expect
+from support.synthetic import Synthetic
+
+from ddl_magics.dashboard.static import static_bundle
 
 OPEN_BYTES = 500_000
 UPDATE_BYTES = 20_000
@@ -209,6 +213,19 @@ def test_keys_in_the_view_are_no_commands_of_the_notebook_and_colours_follow_the
     assert notebook.view.evaluate(ground) != light
 
 
+#: Whether the blocks are shown where nothing in the page is named as in JupyterLab: VS Code, Colab.
+HIDDEN_ELSEWHERE = """() => {
+    const area = document.querySelector(".jp-OutputArea:has(.ddl-static)"), { body } = document;
+    const theme = body.dataset.jpThemeLight;
+    area.classList.remove("jp-OutputArea");
+    delete body.dataset.jpThemeLight;
+    const shown = [...document.querySelectorAll(".ddl-static")].map(block => getComputedStyle(block).display);
+    area.classList.add("jp-OutputArea");
+    body.dataset.jpThemeLight = theme;
+    return shown;
+}"""
+
+
 def test_the_saved_block_steps_back_behind_the_view_and_stays_without_a_kernel(notebook, show):
     about = "{'id': 'run-digits', 'name': 'digits', 'strategy': 'allreduce', 'workers': 2, 'cluster': 'here'}"
     lines = ["events = [*run.begin(), *run.train(), *run.end()]", "player.play(events)"]
@@ -222,6 +239,7 @@ def test_the_saved_block_steps_back_behind_the_view_and_stays_without_a_kernel(n
     expect(notebook.output(0)).to_have_count(3)
     expect(notebook.output(0).nth(1)).to_be_hidden()
     expect(notebook.output(0).nth(2)).to_be_hidden()
+    assert notebook.page.evaluate(HIDDEN_ELSEWHERE) == ["none", "none"]
     notebook.command("docmanager:save")
     notebook.shut_down()
     notebook.page.reload()
@@ -292,3 +310,29 @@ display(view.widget)"""
     advice.get_by_role("button", name="Copy the training cell").click()
     expect(advice.get_by_role("button", name="Copied")).to_be_visible()
     assert notebook.page.evaluate("navigator.clipboard.readText()").startswith("%%distributed --name energy")
+
+
+def test_a_colleagues_notebook_is_read_without_trust(lab, notebook):
+    """JupyterLab takes styles and pictures' elements away then; the store does not know the run."""
+    about = {"id": "elsewhere", "name": "digits", "strategy": "allreduce", "workers": 2, "cluster": "here"}
+    run = Synthetic(2, epochs=3, steps=100)
+    artifact = run.make("artifact", 0, name="model-0.keras", size=1, sha256="")
+    bundle = static_bundle(about, [*run.begin(), *run.train(), artifact, *run.end()])
+    name = lab.write("colleague.ipynb", "digits")
+    saved = nbformat.read(lab.folder / name, 4)
+    saved.cells[0].outputs = [nbformat.v4.new_output("display_data", data=bundle)]
+    nbformat.write(saved, lab.folder / name)
+    notebook.open(name)
+    block = notebook.output(0)
+    expect(block).to_contain_text("FINISHED")
+    text = " ".join(block.inner_text().split())
+    for words in (
+        "FINISHED digits",
+        "after 3 epochs",
+        "0.1341",
+        "The trained model: model = digits.model()",
+        "wn3-hdi",
+    ):
+        assert words in text
+    assert "border" not in text and "svg" not in text
+    expect(block.get_by_role("img", name=re.compile(r"^loss: loss .* to 0\.1341"))).to_be_visible()

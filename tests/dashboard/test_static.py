@@ -4,12 +4,12 @@ import json
 
 import pytest
 from support.markup import Markup
-from support.synthetic import Synthetic
+from support.synthetic import START, Synthetic
 
 from ddl_magics.dashboard.figure import figure
 from ddl_magics.dashboard.history import History
 from ddl_magics.dashboard.messages import Packer
-from ddl_magics.dashboard.static import MAX_BYTES, PLOTLY_TYPE, RUN_TYPE, static_bundle
+from ddl_magics.dashboard.static import MAX_BYTES, RUN_TYPE, static_bundle
 from ddl_magics.runtime import events as ev
 
 RUN = {
@@ -19,8 +19,8 @@ RUN = {
     "workers": 2,
     "cluster": "this machine",
     "state": "FINISHED",
-    "created": 100.0,
-    "ended": 233.0,
+    "created": START,
+    "ended": START + 133,
     "failure": None,
 }
 
@@ -37,8 +37,13 @@ def test_a_finished_run_is_readable_in_every_form():
     page = Markup(bundle["text/html"])
     assert "after 3 epochs" in page.text and "took 2:13" in page.text and "wn4-hdi" in page.text
     assert "0.1341" in page.text and "0.2041" in page.text
-    assert page.tags.count("svg") == 4 and "script" not in page.tags
+    assert page.tags.count("img") == 4 and not {"script", "style", "svg"} & set(page.tags)
     assert json.dumps(bundle, allow_nan=False)
+
+
+def test_what_was_waited_for_is_no_time_of_the_training():
+    text = Markup(static_bundle(dict(RUN, created=START - 60), finished())["text/html"]).text
+    assert "trained 2:13, 3:13 with waiting" in text
 
 
 def test_a_run_that_starts_has_a_word_of_a_person():
@@ -69,13 +74,30 @@ def test_the_figure_has_the_values_of_the_run():
     assert steps.x[-1] == 3 and steps.x[0] == pytest.approx(0.1) and len(steps.x) == 30
 
 
+def test_in_a_figure_no_legend_lies_on_a_title_and_no_title_is_cut():
+    run = Synthetic(12, epochs=2, steps=20)
+    events = [*run.begin(), *run.train(), *run.end()]
+    for event in events:
+        if "metrics" in event:
+            event["metrics"] = {
+                f"{name}_of_an_output_with_a_long_name": value for name, value in event["metrics"].items()
+            }
+    layout = figure("ValueError: " + 20 * "long words ", events)
+    assert max(map(len, layout.layout.title.text.split("<br>"))) <= 70
+    named = [trace for trace in layout.data if trace.showlegend]
+    assert len([trace for trace in named if trace.name.startswith("rank ")]) == 6
+    assert not [trace for trace in named if "by step" in trace.name or trace.name.endswith("est rank")]
+    titles = layout.layout.annotations[:4]
+    assert all(len(title.text) <= len("<b></b>") + 36 and title.yshift > 0 for title in titles)
+
+
 def test_a_figure_of_nothing_is_empty():
     assert not figure("nothing", []).data
 
 
 def test_before_the_first_step_there_is_nothing_to_plot():
     bundle = static_bundle({"id": "r", "name": "digits"}, [])
-    assert PLOTLY_TYPE not in bundle
+    assert "<img" not in bundle["text/html"]
     assert "QUEUED" in bundle["text/plain"] and "QUEUED" in bundle["text/html"]
 
 
@@ -87,7 +109,6 @@ def test_a_failure_is_said_with_rank_host_and_traceback():
     for text in (page.text, bundle["text/plain"]):
         assert "Rank 1 on wn4-hdi failed: ValueError: Shapes" in text
     assert "<distributed cell>" in page.text and "pre" in page.tags
-    assert PLOTLY_TYPE not in bundle
 
 
 def test_nothing_that_a_run_says_becomes_markup():
@@ -103,7 +124,7 @@ def test_nothing_that_a_run_says_becomes_markup():
     events += [run.state("FAILED", evil, failure=failure)]
     page = static_bundle(dict(RUN, id=evil, name=evil, cluster=evil, state="FAILED"), events)["text/html"]
     tags = Markup(page).tags
-    assert "script" not in tags and "img" not in tags
+    assert "script" not in tags and "onerror" not in dict(Markup(page).attributes)
     assert "&lt;script&gt;" in page
     drawn = figure(evil, events)
     texts = [trace.name for trace in drawn.data] + [each.text for each in drawn.layout.annotations]
@@ -135,7 +156,7 @@ def test_values_at_the_bounds_of_a_float_are_drawn(values, recwarn):
         for k, value in enumerate(values)
     ]
     events = [ev.make("fit", 0, fit=0, model="m", epochs=2, steps=1), *made]
-    assert "<svg" in static_bundle(RUN, events)["text/html"]
+    assert "data:image/svg+xml" in static_bundle(RUN, events)["text/html"]
     history = History(1)
     history.feed(events)
     Packer(history, {}).full(0.0, None)

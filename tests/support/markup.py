@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-_VOID = ("meta", "line", "path")
+_VOID = ("meta", "line", "path", "br", "img")
 
 
 class Markup(HTMLParser):

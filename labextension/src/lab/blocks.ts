@@ -10,7 +10,7 @@ import { h } from "../view/dom";
 import { COMMANDS } from "./commandids";
 import { ID, IRuns } from "./runs";
 
-/** Before HTML and plotly, which the block has for other front ends. */
+/** Before HTML, which the block has for other front ends. */
 const RANK = -10;
 
 export const blocksPlugin: JupyterFrontEndPlugin<void> = {

@@ -30,8 +30,10 @@ export class ChartsTab implements TabContent {
   ) {
     const host = h("div");
     this.player = new Player(trans, (time) => this.seek(time));
-    this.view = new RunView(host, { model, onStop });
-    this.element = h("div", {}, this.player.element, this.error, host);
+    this.view = new RunView(host, { model, onStop, waiting: trans.__("Loading the run …") });
+    // Between the title of the page and those of the charts, for readers who go from heading to heading.
+    const heading = h("h2", { class: "ddl-visually-hidden" }, trans.__("Charts"));
+    this.element = h("div", {}, heading, this.player.element, this.error, host);
     setVisible(this.player.element, false);
   }
 

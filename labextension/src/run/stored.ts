@@ -30,7 +30,6 @@ export class StoredRun {
   private readonly follower: Follower;
   private readonly aborter = new AbortController();
   private readonly update = () => this.listChanged();
-  private readonly rule: HTMLElement;
   private readonly drawn = h("div");
   private view: RunView | null = null;
   private following = false;
@@ -39,8 +38,7 @@ export class StoredRun {
   constructor(private readonly options: StoredRunOptions) {
     const { api, feed, run, saved } = options;
     this.follower = new Follower(api, run);
-    this.rule = h("style", {}, hiding(run));
-    this.element = h("div", { class: "ddl-stored", "data-run": run }, this.rule, saved);
+    this.element = h("div", { class: "ddl-stored", "data-run": run }, saved);
     feed.changed.connect(this.update);
     feed.refresh();
   }
@@ -104,16 +102,6 @@ export class StoredRun {
   }
 
   private show(content: HTMLElement): void {
-    setChildren(this.element, [this.rule, content]);
+    setChildren(this.element, [content]);
   }
-}
-
-/** The rule that hides the block of a run while its live view is in the same output and not out of date. */
-function hiding(run: string): string {
-  if (!/^[\w.-]+$/.test(run)) return "";
-  const [live, block] = [
-    `.ddl-run[data-run="${run}"]:not(.ddl-stored *)`,
-    `.ddl-stored[data-run="${run}"]:not([data-lost])`,
-  ];
-  return `.jp-OutputArea:has(${live}) .jp-OutputArea-child:has(${block}) { display: none; }`;
 }

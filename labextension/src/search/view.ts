@@ -1,7 +1,7 @@
 /** The live view of a search, independent of notebook and widget: its host applies messages and handles the clicks. */
 
 import type { TrialView } from "../generated";
-import { h, setAttributes, setNote, setText, setVisible } from "../view/dom";
+import { h, setNote, setText, setVisible } from "../view/dom";
 import { duration, number } from "../view/format";
 import { Header } from "../view/header";
 import { LiveView } from "../view/liveview";
@@ -78,7 +78,7 @@ export class SearchView extends LiveView {
     setVisible(this.empty, info === null);
     setNote(this.message, state?.message ?? "");
     if (!info || !state) return;
-    setAttributes(this.root, { "aria-label": `search ${info.name}`, "data-state": state.state, "data-run": info.id });
+    this.identify(`search ${info.name}`, state.state, info.id);
     const ended = model.ended();
     this.header.drawTitle(state.state, info.name, [`${ended} of ${info.planned} trials`, state.about]);
     this.header.drawBar(ended, info.planned);

@@ -1,6 +1,6 @@
 /** The card of a run, for a cell that ends in its variable: state, reason, numbers, buttons; the charts on request. */
 
-import { button, h, setAttribute, setAttributes, setText, setVisible } from "./dom";
+import { button, h, setAttribute, setText, setVisible } from "./dom";
 import { number } from "./format";
 import { RunHeader } from "./header";
 import { LiveView } from "./liveview";
@@ -37,7 +37,7 @@ export class RunCard extends LiveView {
       setText(this.status, "Waiting for the kernel …");
       return;
     }
-    setAttributes(this.root, { "aria-label": `run ${run.name}`, "data-state": state.state, "data-run": run.id });
+    this.identify(`run ${run.name}`, state.state, run.id);
     this.header.draw(model);
     this.notice.draw(model);
     setText(this.numbers, numbers(latest));

@@ -1,6 +1,7 @@
 /** What the views share: a root that keeps its keys, follows the theme and the clock, and is drawn once in a frame. */
 
-import { h, setAttribute } from "./dom";
+import { h, setAttribute, setAttributes, setText } from "./dom";
+import { hidingRule } from "./hiding";
 import { keepKeys } from "./keys";
 import { isDark, onThemeChange, type Palette, palette } from "./theme";
 
@@ -14,6 +15,7 @@ export abstract class LiveView {
   private frame = 0;
   private readonly observer = new ResizeObserver(() => this.resized());
   private isShown = false;
+  private readonly rule = h("style");
 
   constructor(className: string) {
     this.root = h("section", { class: className });
@@ -42,8 +44,15 @@ export abstract class LiveView {
   /** Redraws what depends on the clock. */
   protected tick(): void {}
 
+  /** Says what the view shows: to screen readers and styles, and to the block that the notebook has saved of it. */
+  protected identify(label: string, state: string, id: string): void {
+    setAttributes(this.root, { "aria-label": label, "data-state": state, "data-run": id });
+    setText(this.rule, hidingRule(id));
+  }
+
   /** Called once, when the root has its content. */
   protected start(host: HTMLElement): void {
+    this.root.append(this.rule);
     host.append(this.root);
     this.observer.observe(this.root);
     this.removeThemeListener = onThemeChange(() => this.recolour());

@@ -1,7 +1,7 @@
 /** The live view of one run, independent of notebook and widget: its host applies deltas and handles Stop. */
 
 import { Charts } from "./charts";
-import { h, setAttributes, setText, setVisible } from "./dom";
+import { h, setText, setVisible } from "./dom";
 import { RunHeader } from "./header";
 import { HeatMap } from "./heatmap";
 import { LiveView } from "./liveview";
@@ -27,6 +27,8 @@ export interface RunViewOptions {
   /** The reader clicked Stop. */
   onStop(): void;
   model: RunModel;
+  /** What stands there before the first message. */
+  waiting?: string;
 }
 
 export class RunView extends LiveView {
@@ -42,11 +44,13 @@ export class RunView extends LiveView {
   private readonly logs: Logs;
   /** Announces changes of the state to screen readers. */
   private readonly announcement = h("span", { class: "ddl-visually-hidden", role: "status" });
+  private readonly waiting: string;
   private selected: number | null = null;
   private past: RunModel | null = null;
 
-  constructor(host: HTMLElement, { model, onStop }: RunViewOptions) {
+  constructor(host: HTMLElement, { model, onStop, waiting = "Waiting for the kernel …" }: RunViewOptions) {
     super("ddl-run");
+    this.waiting = waiting;
     this.model = model;
     this.header = new RunHeader(onStop);
     this.charts = new Charts(() => this.palette());
@@ -55,6 +59,7 @@ export class RunView extends LiveView {
     const top = [this.header, this.phases, this.notice, this.monitor, this.charts].map((part) => part.element);
     const bottom = [this.heat, this.table, this.logs].map((part) => part.element);
     this.root.append(...top, this.empty, ...bottom, this.announcement);
+    for (const part of [...top, ...bottom]) setVisible(part, false);
     // For the browser's console, and for tests of what has arrived.
     Object.assign(this.root, { model });
     this.start(host);
@@ -76,10 +81,10 @@ export class RunView extends LiveView {
     const { run, state } = model;
     for (const part of [this.header, this.logs]) setVisible(part.element, run !== null && state !== null);
     if (!run || !state) {
-      setText(this.empty, "Waiting for the kernel …");
+      setText(this.empty, this.waiting);
       return;
     }
-    setAttributes(this.root, { "aria-label": `run ${run.name}`, "data-state": state.state, "data-run": run.id });
+    this.identify(`run ${run.name}`, state.state, run.id);
     setText(this.announcement, `${run.name}: ${this.model.state?.state}`);
     this.header.draw(model);
     this.notice.draw(model);

@@ -3,13 +3,19 @@
 
 import "../matchmedia";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { Failure, RunState } from "../../src/generated";
+import type { Failure, MonitorView, RunState } from "../../src/generated";
 import { positive, smoothed } from "../../src/view/chart";
 import { type Delta, RunModel } from "../../src/view/model";
 import { RunView } from "../../src/view/view";
 import { find, findAll, isShown } from "../dom";
 import { begin, drawing, end, frame, resize } from "../layoutless";
 import { delta, full, info, NOW, type Point, RUN, STATE } from "../messages";
+
+const MONITOR: MonitorView = {
+  ...{ model: "energy", log: "/srv/log", window: 60, rows: 0, wanted: 5000, requests: 1, errors: 1, late: 0 },
+  ...{ doubles: 0, unreadable: 0, severe: 0.25, time: [], rate: [], p50: [], p95: [], p99: [], things: [] },
+  ...{ note: "", hidden: 0, error: null, reasons: [], cell: "" },
+};
 
 let model: RunModel;
 let view: RunView;
@@ -34,6 +40,7 @@ afterEach(() => {
 
 test("before the first message the view waits for the kernel", () => {
   expect(find(".ddl-empty").textContent).toBe("Waiting for the kernel …");
+  for (const part of [".ddl-head", ".ddl-notice", ".ddl-chart", ".ddl-table"]) expect(shown(part), part).toBe(false);
 });
 
 test("a running job", () => {
@@ -78,6 +85,21 @@ test("no rank has the colour of the training or of the validation", () => {
   apply(full(1, { run: { ...RUN, workers: 2 }, lines: { ...validation, "0:loss": line(0.4), "1:loss": line(0.6) } }));
   const colours = findAll(".ddl-chart").slice(0, 2).map((chart) => findAll(".ddl-values span", chart).map(({ style }) => style.color)); // biome-ignore format: one line
   expect(colours[0]?.filter((colour) => colours[1]?.includes(colour))).toEqual([]);
+});
+
+test("the view hides what the notebook has saved of its run", () => {
+  apply(full(1));
+  const rule = find("style").textContent;
+  expect(rule).toContain(`:has(.ddl-run[data-run="${RUN.id}"]:not(.ddl-stored *)) .ddl-static[data-run="${RUN.id}"]`);
+  apply(full(2, { run: { ...RUN, id: '"]{}*' } }));
+  expect(find("style").textContent).toBe("");
+});
+
+test("a monitor has no ranks, and each heading of its table says what it has", () => {
+  apply(full(1, { run: { ...RUN, strategy: "monitor", workers: 0 }, monitor: MONITOR }));
+  expect(findAll(".ddl-tabs button").map(({ textContent }) => textContent)).toEqual(["Output"]);
+  expect(find(".ddl-log").getAttribute("aria-label")).toBe("printed lines");
+  for (const heading of findAll(".ddl-monitor thead th")) expect(heading.title, heading.textContent ?? "").toBeTruthy();
 });
 
 test("until the first step, the phases say in words what the run is about to do", () => {
