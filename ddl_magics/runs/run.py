@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ddl_magics.clusters.local_prediction import is_pandas, is_spark, predict_columns_here, predict_here
+from ddl_magics.clusters.local_prediction import evaluate_here, is_pandas, is_spark, predict_columns_here, predict_here
 from ddl_magics.clusters.scoring import DataFrame, evaluate, predict, training_inputs
 from ddl_magics.dashboard.pictures import Picture, pictures
+from ddl_magics.dashboard.state_words import state_word
 from ddl_magics.errors import (
     CannotScore,
     DistributedCellError,
@@ -141,10 +142,10 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Id, name, strategy, workers, cluster and state: what heads the static block."""
+        """Id, name, strategy, workers, cluster, state and attachable: what the static block needs beside the events."""
         spec = self.spec
         head = {"id": self.id, "name": self.name, "strategy": spec.strategy, "workers": spec.workers}
-        return {**head, "cluster": self.cluster, "state": self.state}
+        return {**head, "cluster": self.cluster, "state": self.state, "attachable": self.attachable}
 
     @property
     def tags(self) -> list[str]:
@@ -238,18 +239,19 @@ class Run:
             LookupError: another kernel follows the run.
         """
         if self._follower is None and not self._timeline.over:
-            raise NotInRun(f"{self.name} is {self.state} in another kernel: its results are here when it has ended")
+            state = state_word(self.state)
+            raise NotInRun(f"{self.name} is {state} in another kernel: its results are here when it has ended")
         try:
             settled = self._timeline.wait_until_settled(timeout)
         except KeyboardInterrupt:
             raise RunInterrupted(
-                f"no longer waiting for {self.name}, which is {self.state} and continues; {self.name}.wait() waits "
-                f"again, {self.name}.stop() ends it."
+                f"no longer waiting for {self.name}, which is {state_word(self.state)} and continues; "
+                f"{self.name}.wait() waits again, {self.name}.stop() ends it."
             ) from None
         if not settled:
             raise TimeoutError(
-                f"{self.name} is {self.state} after {timeout:g} s and continues: wait longer, or end it with "
-                f"{self.name}.stop()."
+                f"{self.name} is {state_word(self.state)} after {timeout:g} s and continues: wait longer, or end it "
+                f"with {self.name}.stop()."
             )
         self.at_wait()
         if self.state == ev.FAILED:
@@ -268,8 +270,8 @@ class Run:
         self.request_stop()
         if not self._timeline.wait_until_settled(timeout):
             raise TimeoutError(
-                f"{self.name} is still {self.state} {timeout:g} s after it was asked to stop; {self.name}.wait() waits "
-                "longer."
+                f"{self.name} is still {state_word(self.state)} {timeout:g} s after it was asked to stop; "
+                f"{self.name}.wait() waits longer."
             )
         return self
 
@@ -439,7 +441,7 @@ class Run:
     def evaluate(
         self,
         df: DataFrame,
-        label: str | None = None,
+        label: Any = None,
         *,
         features: Sequence[str] | None = None,
         transform: Transform | None = None,
@@ -447,14 +449,15 @@ class Run:
         rank: int = 0,
         **options: Any,
     ) -> Evaluation:
-        """The metrics of the trained model over all rows of a Spark DataFrame; waits for the end of the run.
+        """The metrics of the trained model over all rows; waits for the end of the run.
 
         They are those that Keras' `evaluate` gives in one process, by name. `errors()`, `confusion()`, `roc()` and the
-        figures `confusion_figure()` and `roc_figure()` are made of counts: no row comes to the notebook.
+        figures `confusion_figure()` and `roc_figure()` are made of counts: of a Spark DataFrame, no row comes to the
+        notebook. A pandas DataFrame and arrays are evaluated in this process.
 
         Args:
-            df: a DataFrame of this kernel's Spark session.
-            label: the column of the labels; if left out, that of --label.
+            df: a DataFrame of this kernel's Spark session, a pandas DataFrame, or what the model's `evaluate` takes.
+            label: the column of the labels, or an array of them: `evaluate(x, y)`; if left out, that of --label.
             features: as for `predict`.
             transform: as for `predict`.
             index, rank: as for `model`.
@@ -465,10 +468,22 @@ class Run:
             CannotScore: a column is missing or of another kind, or a row cannot be evaluated.
             DistributedCellError, LookupError: as `model`.
         """
-        inputs = self._inputs(features)
-        arguments = {"weight": self.spec.weight, **options, "label": label or self.spec.label}
-        arguments.update(self._transform(transform))
-        return evaluate(df, self._model_file(index, rank), features=inputs, **arguments)
+        label = self.spec.label if label is None else label
+        if is_spark(df):
+            arguments = {"weight": self.spec.weight, **options, "label": label, **self._transform(transform)}
+            return evaluate(df, self._model_file(index, rank), features=self._inputs(features), **arguments)
+        if label is None:
+            raise CannotScore("give the labels, as in evaluate(x, y), or of a DataFrame their column")
+        as_in_training = is_pandas(df) and features is None and self.spec.data is not None
+        here = {name: value for name, value in options.items() if name != "custom_objects"}
+        if as_in_training:
+            here = {"weight": self.spec.weight, **here, **self._transform(transform)}
+            here["inputs"] = training_inputs(self.name, self.spec, self.events)
+        elif features is None and is_pandas(df) and isinstance(label, str):
+            features = [name for name in df.columns if name != label]
+        return evaluate_here(
+            self.model(options.get("custom_objects"), index=index, rank=rank), df, label, features, **here
+        )
 
     def _inputs(self, features: Sequence[str] | None) -> Inputs | Sequence[str]:
         return training_inputs(self.name, self.spec, self.events) if features is None else features
@@ -737,7 +752,7 @@ class Run:
         epochs = max((len(values) for values in self.history.values()), default=0)
         progress = f": {counted(epochs, 'epoch')}, {metrics}" if epochs else ""
         reason = f"; {self.reason}" if self.reason else ""
-        return f"<Run {self.name} {self.state}{progress}{reason}>"
+        return f"<Run {self.name} {state_word(self.state)}{progress}{reason}>"
 
     def _repr_html_(self) -> str:
         from ddl_magics.dashboard.static import static_bundle

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ddl_magics.clusters.local_prediction import predict_columns_here, predict_here
+from ddl_magics.clusters.local_prediction import evaluate_here, predict_columns_here, predict_here
 from ddl_magics.errors import CannotScore
 
 
@@ -91,3 +91,50 @@ def test_columns_of_pandas_become_the_tensors_of_training_here():
 def test_columns_that_are_not_those_of_training_are_one_line(rows, inputs, says):
     with pytest.raises(CannotScore, match=says):
         predict_columns_here(TRAINED, rows, {**INPUTS, **inputs})
+
+
+def judged(answer):
+    """A compiled model that answers with a function of its inputs; its metric is the mean of the weighed labels."""
+
+    def evaluate(x, y, sample_weight, batch_size, verbose, return_dict):
+        assert (verbose, return_dict) == (0, True)
+        return {"mean": float(np.average(y, weights=sample_weight))}
+
+    predict = lambda x, batch_size, verbose: np.asarray(answer(x))  # noqa: E731
+    return SimpleNamespace(predict=predict, evaluate=evaluate, compiled=True, output_names=["out"], weights=[])
+
+
+HALF = judged(lambda x: np.asarray(x)[:, :1].astype("float32"))
+
+
+def test_arrays_and_pandas_are_evaluated_here():
+    x, y = np.array([[0.9], [0.2], [0.6]]), np.array([1, 0, 0])
+    found = evaluate_here(HALF, x, y)
+    assert (found.rows, found["mean"]) == (3, pytest.approx(1 / 3))
+    assert found.confusion().tolist() == [[1, 1], [0, 1]] and found.errors()["mae"] == pytest.approx(0.9 / 3)
+    frame = pd.DataFrame({"x": x[:, 0], "y": y, "w": [1, 1, 0]})
+    weighed = evaluate_here(HALF, frame, "y", ["x"], weight="w")
+    assert weighed["mean"] == 0.5 and weighed.confusion().tolist() == [[1, 1], [0, 1]]
+
+
+def test_columns_of_data_are_evaluated_as_the_tensors_of_training():
+    seen = []
+    model = judged(lambda x: seen.append(sorted(x)) or np.asarray(x["b"]).reshape(-1, 1))
+    found = evaluate_here(model, ROWS.assign(label=[3.5, 4.5]), "label", inputs=INPUTS)
+    assert seen == [["a", "b", "name"]] and found.errors()["rmse"] == 0
+    assert "the label label holds NaN" in repr(
+        evaluate_here(model, ROWS.assign(label=[np.nan, 1]), "label", inputs=INPUTS)
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "label", "says"),
+    [
+        (ROWS, "labl", "no column 'labl'"),
+        (ROWS.assign(label=1), "labl", "Did you mean label?"),
+        (np.zeros((2, 1)), "y", r"'y' is no column of arrays: give the labels, evaluate\(x, y\)"),
+    ],
+)
+def test_labels_that_are_not_there_are_one_line(rows, label, says):
+    with pytest.raises(CannotScore, match=says):
+        evaluate_here(HALF, rows, label)
