@@ -38,7 +38,7 @@ def _compiled(shell: Any, line: str, cell: str) -> str:
     blank = next(i for i, text in enumerate(cell.split("\n")) if text.strip())
     source = "\n" * (1 + blank) + str(shell.input_transformer_manager.transform_cell(cell))
     # IPython finds the text of a traceback's lines by this name.
-    filename = shell.compile.cache(f"%%distributed {line}\n{cell}", shell.execution_count)
+    filename = shell.compile.cache(f"%%distributed {line}\n{cell}", _number(shell))
     # The compiler also finds mistakes that the parser accepts, such as a `return` outside of a function.
     try:
         compile(source, filename, "exec", dont_inherit=True)
@@ -55,6 +55,11 @@ def _compiled(shell: Any, line: str, cell: str) -> str:
         raise UsageError(f"the cell cannot be compiled: {error}.") from None
     _refuse_notebook_features(source, cell)
     return source
+
+
+def _number(shell: Any) -> int:
+    """The number of the cell that runs: of its input, as newer versions of IPython count on before they run it."""
+    return max(0, len(shell.history_manager.input_hist_parsed) - 1)
 
 
 def _refuse_notebook_features(source: str, cell: str) -> None:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from ddl_magics.dashboard.state_words import STATE_WORDS
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.runtime.run_spec import RunSpec
@@ -56,7 +57,8 @@ class Ending:
 
 def ask(run: Run) -> Ending:
     """Ask the kernel that follows the run to end it."""
-    return _ask(run.name, run.state, run.cluster, run.attachable, run.followed, run.request_stop)
+    stopping = _stopping(run.state, run.spec.strategy)
+    return _ask(run.name, run.state, run.cluster, run.attachable, run.followed, run.request_stop, stopping)
 
 
 def ask_stored(record: RunRecord) -> Ending:
@@ -68,7 +70,8 @@ def ask_stored(record: RunRecord) -> Ending:
     folder = RunFolder(record.folder)
     attachable, followed = bool(record.driver_address), folder.has_live_owner()
     request_stop = partial(folder.request, "stop")
-    return _ask(record.name, record.state, record.cluster, attachable, followed, request_stop)
+    stopping = _stopping(record.state, str(record.spec.get("strategy")))
+    return _ask(record.name, record.state, record.cluster, attachable, followed, request_stop, stopping)
 
 
 def ask_stored_search(record: SearchRecord) -> Ending:
@@ -95,13 +98,28 @@ def why_not_ask_search(name: str, state: str) -> Ending | None:
     return Ending("ended", f"{name} has ended already: {state}.") if state in ev.TERMINAL else None
 
 
+def _stopping(state: str, strategy: str) -> str:
+    """What follows the name of a run that was asked to end."""
+    if strategy == "monitor":
+        return "stops; what it has counted is kept."
+    if state in (ev.QUEUED, *STATE_WORDS):
+        return "stops before it trains."
+    return "stops after its current step; its history and model are kept."
+
+
 def _ask(
-    name: str, state: str, cluster: str, attachable: bool, followed: bool, request_stop: Callable[[], object]
+    name: str,
+    state: str,
+    cluster: str,
+    attachable: bool,
+    followed: bool,
+    request_stop: Callable[[], object],
+    stopping: str,
 ) -> Ending:
     """Ask the kernel of a run to end it, unless none can be asked. `followed`: its kernel is alive."""
     if state not in ev.TERMINAL:
         request_stop()
-        return Ending("asked", f"{name} stops after its current step; its history and model are kept.")
+        return Ending("asked", f"{name} {stopping}")
     if state != ev.LOST:
         return Ending("ended", f"{name} has ended already: {state}.")
     if attachable:

@@ -239,8 +239,11 @@ class Follower:
         ahead = self._queue.ahead(self.spec.run)
         if not ahead:
             return waits
-        names = ", ".join(self._queue.name(run) for run in ahead)
-        return f"{waits}; before it: {names}. %ddl stop {ahead[0]} ends the first of them"
+        names = [self._queue.name(run) for run in ahead]
+        # A cell that is run again has two runs of one name, which means the newer one.
+        first = ahead[0] if names[0] == self.spec.name or names.count(names[0]) > 1 else names[0]
+        which = "it" if len(names) == 1 else "the first of them"
+        return f"{waits}; before it: {', '.join(names)}. %ddl stop {first} ends {which}"
 
     def _launch(self) -> bool:
         status = self.cluster.status()

@@ -21,7 +21,7 @@ from jupyter_core.paths import jupyter_data_dir
 from ddl_magics.errors import CannotServe
 from ddl_magics.store import owner
 from ddl_magics.store.owned_folder import read_object
-from ddl_magics.wording import nearest, visible
+from ddl_magics.wording import counted, nearest, visible
 
 LOOPBACK = "127.0.0.1"
 #: The name of a served model, and the number of its version.
@@ -281,7 +281,7 @@ def describe(served: Served) -> str:
     times = [f"{name} {1000 * seconds:.1f} ms" for name, seconds in latency.items() if seconds is not None]
     if times:
         fields.append(", ".join(times))
-    fields.append(f"{status.get('errors', 0)} errors")
+    fields.append(counted(status.get("errors", 0), "error"))
     if status.get("dropped"):
         fields.append(f"{status['dropped']} requests are missing in the log")
     return "; ".join(fields)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 from typing import Any
 
+from ddl_magics.dashboard.state_words import state_word
 from ddl_magics.dashboard.text import TextProgress
 from ddl_magics.errors import RunInterrupted
 from ddl_magics.runs import Run
@@ -46,7 +47,7 @@ def wait_in_cell(awaited: Run | Search, text: bool) -> None:
             break
         except KeyboardInterrupt:
             if interrupted:
-                name, state = awaited.name, awaited.state
+                name, state = awaited.name, state_word(awaited.state)
                 raise RunInterrupted(
                     f"no longer waiting for {name}, which is {state}; {name}.wait() waits again."
                 ) from None
@@ -61,12 +62,16 @@ def wait_in_cell(awaited: Run | Search, text: bool) -> None:
 def _stopping(awaited: Run | Search) -> str:
     if isinstance(awaited, Search):
         return "its trials stop; interrupt again to stop waiting for them"
+    if awaited.spec.strategy == "monitor":
+        return "stops; interrupt again to stop waiting for it"
     return "stops after its current step; interrupt again to stop waiting for it"
 
 
 def _outcome(awaited: Run | Search) -> str:
     if isinstance(awaited, Search):
         return "its trials are kept"
+    if awaited.spec.strategy == "monitor":
+        return "what it has counted is kept"
     return "its history and model are kept" if awaited.launched else "it had not started"
 
 

@@ -96,6 +96,12 @@ def test_a_syntax_error_shows_as_ipythons_own_at_the_notebooks_line(shell, capsy
     assert "magics.py" not in text and store.list_runs() == []
 
 
+def test_a_syntax_error_names_the_cell_that_has_it(shell, capsys):
+    for cell in ("1", "%%distributed\nx("):
+        shell.run_cell(cell, store_history=True)
+    assert "Cell In[2], line 2" in capsys.readouterr().out
+
+
 def test_the_source_keeps_the_notebooks_line_numbers(shell, capsys):
     run(shell, "%%distributed\n\n\nx = 1", capsys)
     (spec,) = session(shell).cluster.launched.values()

@@ -51,9 +51,17 @@ def assert_says_how_to_end_it(ended, url):
     assert ended.how.endswith(f"DELETE {url}/sessions/7")
 
 
-def test_a_kernel_that_lives_is_asked():
-    folder = stored()
-    assert ending.end_run(folder.record()).outcome == "asked"
+@pytest.mark.parametrize(
+    ("state", "strategy", "says"),
+    [
+        (ev.RUNNING, "allreduce", "digits stops after its current step; its history and model are kept."),
+        (ev.RUNNING, "monitor", "digits stops; what it has counted is kept."),
+        (ev.WAITING, "allreduce", "digits stops before it trains."),
+    ],
+)
+def test_a_kernel_that_lives_is_asked(state, strategy, says):
+    folder = stored(state, strategy=strategy)
+    assert ending.end_run(folder.record()) == ending.Ending("asked", says)
     assert folder.requested("stop")
 
 

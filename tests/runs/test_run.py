@@ -439,9 +439,9 @@ def test_a_second_run_waits_for_its_turn_and_sees_the_names_as_they_were():
     running(first)
     assert (first.state, second.state, third.state) == (ev.RUNNING, ev.QUEUED, ev.QUEUED)
     assert second.events[-1]["message"] == store.find_run(second.id).message
-    assert second.events[-1]["message"] == (
-        f"waits for 2 slots; before it: first. %ddl stop {first.id} ends the first of them"
-    )
+    assert second.events[-1]["message"] == "waits for 2 slots; before it: first. %ddl stop first ends it"
+    waits = "waits for 1 slot; before it: first, second. %ddl stop first ends the first of them"
+    assert third.events[-1]["message"] == waits
     cluster.visible = 100
     assert third.wait(10).state == second.wait(10).state == ev.FINISHED
     assert list(cluster.launched) == [first.id, second.id, third.id], "first come, first served"
@@ -550,7 +550,7 @@ def test_finding_runs():
 def test_waiting_in_a_cell_prints_progress_and_raises_the_failure(capsys):
     wait_in_cell(submit(FakeCluster()), True)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("digits  0:00  PREFLIGHT") and lines[-1].startswith("digits  0:00  FINISHED")
+    assert lines[0].startswith("digits  0:00  STARTING") and lines[-1].startswith("digits  0:00  FINISHED")
     with pytest.raises(DistributedCellError):
         wait_in_cell(submit(FakeCluster(failing())), False)
 

@@ -73,7 +73,7 @@ def test_one_line_about_a_server(make):
     assert repr(Served.read(make())) == "digits  version 2  http://127.0.0.1:8080; 0.0 requests/s, 0 in all; 0 errors"
     status = {"rate": 2.56, "requests": 7, "errors": 1, "dropped": 3, "latency": {"p50": 0.0012, "p99": 0.5}}
     assert repr(Served.read(make("other", status=status))) == (
-        "other  version 2  http://127.0.0.1:8080; 2.6 requests/s, 7 in all; p50 1.2 ms, p99 500.0 ms; 1 errors; "
+        "other  version 2  http://127.0.0.1:8080; 2.6 requests/s, 7 in all; p50 1.2 ms, p99 500.0 ms; 1 error; "
         "3 requests are missing in the log"
     )
     assert repr(Served.read(make("dead", died()))) == "dead  version 2  is not served any more: its process was killed"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ast
 import sys
-from typing import Iterator, Tuple
+from types import ModuleType
+from typing import Any, Iterator, Mapping, Tuple
 
 _NAMES = {"torch": "PyTorch", "jax": "JAX", "flax": "JAX", "pytorch_lightning": "PyTorch", "lightning": "PyTorch"}
 _OURS = ("keras", "tensorflow", "tf_keras")
@@ -24,8 +25,24 @@ def problem(source: str) -> str | None:
     other_framework = next((name for name in imports if name in _NAMES), None)
     if other_framework is None or any(name in imports for name in _OURS) or _OURS[0] in source:
         return None
+    return _of_framework(imports[other_framework], other_framework, other_framework)
+
+
+def problem_of_names(source: str, lines: Mapping[str, int], namespace: Mapping[str, Any]) -> str | None:
+    """The same of a cell that uses what an earlier one has imported. lines: name -> line of its first use."""
+    if _OURS[0] in source:
+        return None
+    for name, line in lines.items():
+        value = namespace.get(name)
+        package = value.__name__.partition(".")[0] if isinstance(value, ModuleType) else ""
+        if package in _NAMES:
+            return _of_framework(line, name, package)
+    return None
+
+
+def _of_framework(line: int, name: str, package: str) -> str:
     text = "line %d: %s is %s, and %%%%distributed trains models of Keras on TensorFlow: write the model with keras"
-    return text % (imports[other_framework], other_framework, _NAMES[other_framework])
+    return text % (line, name, _NAMES[package])
 
 
 def _of_backend(subject: str) -> str:

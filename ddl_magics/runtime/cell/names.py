@@ -266,6 +266,9 @@ def captured(
     captured: dict[str, Any] = {}
     mentioned = {name: line for name, line in read_first.find(ast.parse(source)).items() if name in namespace}
     mentioned.update(free_names(source))
+    problem = frameworks.problem_of_names(source, mentioned, namespace)
+    if problem is not None:
+        raise NameProblem(problem)
     if transform is not None:
         mentioned.update(_of_transform(read_transform(transform)[0], source, namespace))
     for name in predefined:

@@ -224,8 +224,9 @@ def _as(tensor: Tensor, values: Any) -> np.ndarray:
     shape = array.shape[1:]
     fits = array.ndim == len(tensor.shape) + 1
     if not fits or any(expected not in (None, size) for expected, size in zip(tensor.shape, shape, strict=True)):
-        expected_shape = ["rows", *("any" if size is None else size for size in tensor.shape)]
-        raise InferenceError(f"input {tensor.name} has the shape {list(array.shape)}, not {expected_shape}")
+        expected = ", ".join(["rows", *("any" if size is None else str(size) for size in tensor.shape)])
+        given = ", ".join(map(str, array.shape))
+        raise InferenceError(f"the model takes an array of shape ({expected}) as input {tensor.name!r}, not ({given})")
     return array
 
 

@@ -2,11 +2,12 @@
 
 import json
 import sys
+from types import ModuleType
 
 import pytest
 from support.processes import completed, environment
 
-from ddl_magics.runtime.cell import frameworks
+from ddl_magics.runtime.cell import frameworks, names
 
 pytest.importorskip("pyspark")
 
@@ -160,3 +161,10 @@ def test_a_runs_seed_follows_from_that_of_the_session():
 def test_other_frameworks_are_refused_by_name(source, line):
     problem = frameworks.problem(source)
     assert problem is None if line is None else problem.startswith(line) and "\n" not in problem
+
+
+def test_a_framework_that_an_earlier_cell_has_imported_is_refused_by_name():
+    torch = ModuleType("torch.nn")
+    with pytest.raises(names.NameProblem, match="line 2: nn is PyTorch, and %%distributed trains"):
+        names.captured("x = 1\nnn.Linear(x, 2)", {"nn": torch})
+    assert "nn" in names.captured("keras.ops.convert_to_tensor(nn)", {"nn": torch, "keras": ModuleType("keras")})
