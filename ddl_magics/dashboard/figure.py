@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from html import escape
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.events import RawEvent
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 
 _ROW_PIXELS = 250
 _HEAD_PIXELS = 110
+#: Longer lines of the title are broken, and a chart's title is cut: plotly cuts both at the edge of the picture.
+_TITLE_CHARACTERS, _CHART_CHARACTERS = 70, 36
+_LINE_PIXELS = 20
+#: Of a chart; more names would lie on its title.
+_MOST_NAMED = 6
 
 
 def figure(title: str, events: Iterable[RawEvent]) -> go.Figure:
@@ -41,7 +47,6 @@ def draw(title: str, drawn_charts: list[Chart]) -> go.Figure:
     for i, chart in enumerate(drawn_charts):
         row, column = 1 + i // columns, 1 + i % columns
         for k, line in enumerate(chart.lines):
-            has_legend = len(chart.lines) > 1
             trace = go.Scatter(
                 x=line.x,
                 y=line.y,
@@ -50,7 +55,7 @@ def draw(title: str, drawn_charts: list[Chart]) -> go.Figure:
                 connectgaps=True,
                 line=_pen(line, k),
                 legend=f"legend{i + 1}" if i else "legend",
-                showlegend=has_legend,
+                showlegend=len(chart.lines) > 1 and line.style not in FAINT and k < _MOST_NAMED,
             )
             plot.add_trace(trace, row, column)
         if all(line.style == "plain" for line in chart.lines):
@@ -60,17 +65,31 @@ def draw(title: str, drawn_charts: list[Chart]) -> go.Figure:
         # The title of a chart is at the left, its legend at the right.
         left_edge = plot.layout[f"xaxis{i + 1 if i else ''}"].domain[0]
         plot.layout.annotations[i].update(
-            x=left_edge, xanchor="left", text=f"<b>{escape(chart.title)}</b>", font={"size": 13}
+            x=left_edge, xanchor="left", yshift=16, text=f"<b>{escape(_cut(chart.title))}</b>", font={"size": 13}
         )
+    title_lines = wrap(title, _TITLE_CHARACTERS)
+    more_pixels = _LINE_PIXELS * max(1, len(title_lines))
     plot.update_layout(
-        title={"text": escape(title), "x": 0.01, "font": {"size": 16}},
-        height=_HEAD_PIXELS + _ROW_PIXELS * rows,
-        margin={"l": 50, "r": 20, "t": 80, "b": 40},
+        title={
+            "text": "<br>".join(map(escape, title_lines)),
+            "x": 0.01,
+            "y": 1,
+            "yref": "container",
+            "yanchor": "top",
+            "pad": {"t": 12},
+            "font": {"size": 16},
+        },
+        height=_HEAD_PIXELS + more_pixels + _ROW_PIXELS * rows,
+        margin={"l": 50, "r": 20, "t": 70 + more_pixels, "b": 40},
         hovermode="x unified",
         template="plotly_white",
         **_legends(plot, drawn_charts),
     )
     return plot
+
+
+def _cut(title: str) -> str:
+    return title if len(title) <= _CHART_CHARACTERS else title[: _CHART_CHARACTERS - 1] + "…"
 
 
 def _pen(line: Line, k: int) -> dict[str, Any]:
@@ -81,7 +100,7 @@ def _pen(line: Line, k: int) -> dict[str, Any]:
 
 
 def _legends(plot: go.Figure, drawn_charts: list[Chart]) -> dict[str, Any]:
-    """Each chart has its own legend in its upper right corner."""
+    """Each chart has its own legend above its right corner, below the line of its title."""
     legends = {}
     for i in range(len(drawn_charts)):
         suffix = str(i + 1) if i else ""

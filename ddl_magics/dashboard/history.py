@@ -90,6 +90,7 @@ class History:
 
     def feed(self, raw_events: Iterable[ev.RawEvent]) -> None:
         """Add events, in the order of their sequence numbers."""
+        newest = None
         for event in map(ev.parse, raw_events):
             if self.created is None:
                 self.created = event.time
@@ -97,6 +98,9 @@ class History:
             if handle:
                 handle(event)
             self._tick(event.time)
+            newest = event.time
+        if newest is not None:
+            self._set_rate(newest)
 
     def seconds(self, time: float) -> float:
         """Seconds since the run was created."""
@@ -287,14 +291,19 @@ class History:
             return
         self._ticked = time
         seconds = self.seconds(time)
+        if self._set_rate(time) > 0:
+            self._line("rate").add(seconds, self.rate)
+        for name in DEVICES:
+            self._devices(name, seconds)
+        self.frames.add(seconds, self.workers.values())
+
+    def _set_rate(self, time: float) -> float:
+        """The sum of what the table of the workers has; the last one stays. Returns that of this time."""
         rate = sum(worker.rate_at(time) for worker in self.workers.values() if worker.steps)
         if rate > 0:
             self.rate = rate
             self.peak = max(self.peak or 0.0, rate)
-            self._line("rate").add(seconds, rate)
-        for name in DEVICES:
-            self._devices(name, seconds)
-        self.frames.add(seconds, self.workers.values())
+        return rate
 
     def _devices(self, name: str, seconds: float) -> None:
         values = {rank: getattr(worker, name) for rank, worker in sorted(self.workers.items())}

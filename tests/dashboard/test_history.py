@@ -34,6 +34,17 @@ def test_steps_add_up_and_the_last_values_are_those_of_the_job():
     assert history.progress.fraction() == 1.0
 
 
+def test_samples_per_second_of_the_job_are_the_sum_of_the_workers():
+    run = Synthetic(3, epochs=3, steps=25, bucket=10, slow={1: 3.0})
+    history = History(3)
+    for event in [*run.begin(), *run.train(), *run.end()]:
+        history.feed([event])
+        rates = [worker.rate for worker in history.workers.values() if worker.steps]
+        if rates:
+            assert history.rate == pytest.approx(sum(rates))
+    assert history.peak >= history.rate > 0
+
+
 def test_time_in_collectives_is_told_apart_where_a_run_says_it():
     fields = {"fit": 0, "epoch": 0, "step": 0, "count": 1, "rows": 8, "seconds": 1.0, "metrics": {}}
     worker = Worker(0)
