@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -161,14 +161,14 @@ class JupyterPage:
         """Has the next test load JupyterLab, as this one leaves dialogs or lost connections behind."""
         self.page.goto("about:blank")
 
-    def serious(self, selector: str) -> list[str]:
-        """What axe finds to be serious or worse below `selector`, a line each."""
+    def serious(self, selector: str, impacts: Container[str] = ("serious", "critical")) -> list[str]:
+        """What axe finds to be serious or worse below `selector`, a line each; or what has one of the impacts."""
         self.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
         found = self.page.evaluate("selector => axe.run(selector, {resultTypes: ['violations']})", selector)
         return [
             f"{violation['id']}: {violation['help']}: {[node['html'][:200] for node in violation['nodes']]}"
             for violation in found["violations"]
-            if violation["impact"] in ("serious", "critical")
+            if violation["impact"] in impacts
         ]
 
 

@@ -2,6 +2,7 @@
 
 import re
 import secrets
+from collections.abc import Container
 from typing import Any
 
 from playwright.sync_api import Error, Locator, expect
@@ -98,8 +99,8 @@ class PanelPage(JupyterPage):
         dark = "true" if name == "dark" else "false"
         self.page.wait_for_function(f"document.body.dataset.jpThemeLight !== '{dark}'")
 
-    def serious(self, selector: str = ".ddl-panel") -> list[str]:
-        return super().serious(selector)
+    def serious(self, selector: str = ".ddl-panel", impacts: Container[str] = ("serious", "critical")) -> list[str]:
+        return super().serious(selector, impacts)
 
     def serious_in_themes(self, *selectors: str) -> list[str]:
         """The same in the dark theme, then in the light one, which stays."""

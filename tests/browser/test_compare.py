@@ -51,12 +51,12 @@ def test_two_runs_are_chosen_and_compared_by_keyboard(panel):
     expect(charts.first).to_have_attribute("aria-label", "loss over samples; last values: A 0.134, B 0.134")
 
     row = page.locator("tr", has=panel.page.get_by_role("rowheader", name="--workers"))
-    expect(row.locator("td")).to_have_text(["2", "4"])
+    expect(row.locator("td")).to_have_text(["4", "2"])  # the older run comes first
     assert sorted(
         page.locator(".ddl-diff [data-change=added], .ddl-diff [data-change=removed]").all_text_contents()
     ) == [
-        "+model.compile('sgd')",
-        "−model.compile('adam')",
+        "+model.compile('adam')",
+        "−model.compile('sgd')",
     ]
     equal = page.get_by_role("rowheader", name="cluster")
     expect(equal).to_be_hidden()

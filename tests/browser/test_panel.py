@@ -74,7 +74,7 @@ def test_runs_of_two_notebooks_appear_move_and_are_stopped_from_the_panel(lab, p
     expect(far).to_contain_text("left")
     before = far.text_content()
     expect(far).not_to_have_text(before)
-    expect(panel.page.locator(".ddl-status-item")).to_have_text("2 runs")
+    expect(panel.page.locator(".ddl-status-item")).to_have_text("Distributed runs: 2 running")
 
     panel.row("one").click()
     panel.button("Stop Run").click()

@@ -2,10 +2,10 @@
 
 import { optionsOf, parametersOf, sparkSettingsOf } from "../cell";
 import type { RunDetails } from "../generated";
-import { elapsed } from "../panel/format";
 import type { Translation } from "../translation";
 import { duration, UNKNOWN } from "../view/format";
 import type { RunModel } from "../view/model";
+import { stateWord } from "../view/phases";
 
 /** Significant digits of a metric: more than in a chart, because small differences matter here. */
 const DIGITS = 5;
@@ -52,17 +52,23 @@ export function rowsOf(entries: readonly Entry[][]): Difference[] {
 
 function resultEntries({ details, model }: RunToCompare, trans: Translation, now: number): Entry[] {
   const state = model.state?.state ?? details?.state ?? "";
-  const entries: Entry[] = [[trans.__("state"), state]];
+  const entries: Entry[] = [[trans.__("state"), stateWord(state)]];
   if (details?.failure) entries.push([trans.__("failure"), details.failure]);
   if (details) {
     // The model knows of the end earlier than the details, which are polled less often.
     const ended = details.ended ?? model.state?.ended ?? null;
-    entries.push([trans.__("duration"), duration(elapsed({ created: details.created, ended }, now))]);
+    entries.push(...timeEntries(details.created, model.state?.started ?? null, ended ?? now, trans));
   }
   const epochs = model.progress && model.progress.fit >= 0 ? model.progress.epoch : details?.epoch;
   if (epochs !== undefined) entries.push([trans.__("epochs done"), String(epochs)]);
   const metrics = Object.keys(model.latest).length ? model.latest : (details?.metrics ?? {});
   return [...entries, ...metricEntries(metrics)];
+}
+
+/** How long a run has trained, and how long it took with what it waited for before. Times in seconds. */
+export function timeEntries(created: number, started: number | null, end: number, trans: Translation): Entry[] {
+  const whole: Entry = [trans.__("time with waiting"), duration(Math.max(0, end - created))];
+  return started === null ? [whole] : [[trans.__("time trained"), duration(Math.max(0, end - started))], whole];
 }
 
 /** The metrics that have a value. */

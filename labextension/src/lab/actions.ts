@@ -38,8 +38,10 @@ export class LabActions implements RunActions {
     this.tabs.search.open([search]);
   }
 
+  /** Compares runs, the older ones first: a difference is from the earlier run to the later one. */
   compare(runs: string[]): void {
-    this.tabs.compare.open(runs);
+    const created = (run: string) => this.runs.feed.list.rows.get(run)?.created ?? 0;
+    this.tabs.compare.open([...runs].sort((a, b) => created(a) - created(b)));
   }
 
   async openNotebook(run: string): Promise<void> {
@@ -80,7 +82,9 @@ export class LabActions implements RunActions {
     const { api, feed, trans } = this.runs;
     const ids = [...searches, ...runs];
     const titles = ids.map((id) => this.titleOf(id));
-    if (!ids.length || !(await confirmStop(titles, searches.length > 0, trans))) return [];
+    const areMonitors = runs.every((id) => this.isMonitor(id));
+    const kind = searches.length ? "searches" : areMonitors ? "monitors" : "runs";
+    if (!ids.length || !(await confirmStop(titles, kind, trans))) return [];
     const results = await Promise.all(
       ids.map(async (run) => {
         const result = await this.attempt(() => api.stop(run, searches.includes(run) ? "searches" : "runs"));
@@ -179,6 +183,11 @@ export class LabActions implements RunActions {
   private showStopResult({ message, how }: StopResult): void {
     if (how) void showMessage([message, how], this.runs.trans);
     else this.notify(message);
+  }
+
+  private isMonitor(run: string): boolean {
+    const row = this.runs.feed.list.rows.get(run);
+    return row !== undefined && isReadable(row) && row.strategy === "monitor";
   }
 
   private titleOf(run: string): string {

@@ -2,14 +2,14 @@
 
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { LabIcon } from "@jupyterlab/ui-components";
-import { copyIcon, deleteIcon, downloadIcon, editIcon, ellipsesIcon, fileIcon, notebookIcon, refreshIcon, stopIcon, tagIcon, treeViewIcon } from "@jupyterlab/ui-components"; // biome-ignore format: icons
+import { copyIcon, deleteIcon, downloadIcon, editIcon, ellipsesIcon, fileIcon, notebookIcon, refreshIcon, stopIcon, tagIcon } from "@jupyterlab/ui-components"; // biome-ignore format: icons
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 import type { Listed, Row } from "../api";
 import { EXPORT_FORMATS } from "../generated";
 import { isReadable, isSearch } from "../panel/runlist";
 import type { LabActions } from "./actions";
 import { COMMANDS } from "./commandids";
-import { runsIcon } from "./icon";
+import { compareIcon, runsIcon } from "./icon";
 import type { IRuns } from "./runs";
 
 /** The panel, as the commands use it. */
@@ -106,7 +106,7 @@ export function addCommands(app: JupyterFrontEnd, runs: IRuns, actions: LabActio
   });
   commands.addCommand(COMMANDS.compare, {
     label: trans.__("Compare Runs"),
-    icon: treeViewIcon,
+    icon: compareIcon,
     isEnabled: (args) => runsOf(args).length > 1,
     execute: (args) => {
       const ids = runsOf(args);

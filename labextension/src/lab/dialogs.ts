@@ -9,8 +9,11 @@ import { isReadable, isSearch } from "../panel/runlist";
 import type { Translation } from "../translation";
 import { h } from "../view/dom";
 
-/** Asks whether to stop the runs with these titles, among which there may be searches. */
-export function confirmStop(titles: string[], searches: boolean, trans: Translation): Promise<boolean> {
+/** What is asked to stop: anything else than runs is told with other words. */
+export type Stopped = "runs" | "searches" | "monitors";
+
+/** Asks whether to stop what has these titles. `kind`: of all of them, or "searches" if there are some among them. */
+export function confirmStop(titles: string[], kind: Stopped, trans: Translation): Promise<boolean> {
   const ofSearch = trans.__(
     "No further trial starts, and those that run end after their current step. What they have reported is kept.",
   );
@@ -19,7 +22,8 @@ export function confirmStop(titles: string[], searches: boolean, trans: Translat
     "The runs end after their current steps. Their histories and models so far are kept.",
     titles.length,
   );
-  const body = searches ? ofSearch : ofRuns;
+  const ofMonitors = trans.__("It counts no further requests. What it has counted is kept.");
+  const body = { runs: ofRuns, searches: ofSearch, monitors: ofMonitors }[kind];
   return confirm(trans.__("Stop %1?", titles.join(", ")), body, trans.__("Stop"), trans);
 }
 

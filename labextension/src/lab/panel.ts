@@ -4,7 +4,7 @@ import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } fro
 import { ICommandPalette } from "@jupyterlab/apputils";
 import { ILauncher } from "@jupyterlab/launcher";
 import { IStateDB } from "@jupyterlab/statedb";
-import { Menu } from "@lumino/widgets";
+import { MenuSvg } from "@jupyterlab/ui-components";
 import { EXPORT_FORMATS } from "../generated";
 import { parseFilter } from "../panel/listfilter";
 import { LabActions } from "./actions";
@@ -72,7 +72,7 @@ function activate(
     }),
   };
   const actions: LabActions = new LabActions(app, runs, tabs);
-  const menu = new Menu({ commands });
+  const menu = new MenuSvg({ commands });
   const sidebar = new Sidebar({
     runs,
     commands,

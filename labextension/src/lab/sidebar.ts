@@ -106,9 +106,11 @@ export class Sidebar extends Panel {
 function createToolbar(commands: CommandRegistry, trans: Translation): Toolbar {
   const toolbar = new Toolbar();
   toolbar.node.setAttribute("aria-label", trans.__("Selected runs"));
-  const add = (id: string) => toolbar.addItem(id, new CommandToolbarButton({ commands, id, label: "" }));
-  for (const id of [COMMANDS.open, COMMANDS.stop, COMMANDS.compare, COMMANDS.notebook, COMMANDS.more]) add(id);
+  const add = (id: string, label = "") => toolbar.addItem(id, new CommandToolbarButton({ commands, id, label }));
+  add(COMMANDS.open, trans.__("Open"));
+  add(COMMANDS.stop, trans.__("Stop"));
+  add(COMMANDS.compare, trans.__("Compare"));
   toolbar.addItem("spacer", Toolbar.createSpacerItem());
-  add(COMMANDS.refresh);
+  for (const id of [COMMANDS.more, COMMANDS.refresh]) add(id);
   return toolbar;
 }

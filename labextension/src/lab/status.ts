@@ -5,7 +5,7 @@ import { Notification } from "@jupyterlab/apputils";
 import { IStatusBar } from "@jupyterlab/statusbar";
 import { Widget } from "@lumino/widgets";
 import type { RunRow, SearchRow } from "../generated";
-import { progressOf, title } from "../panel/format";
+import { activity, progressOf, title, wordOf } from "../panel/format";
 import { isSearch } from "../panel/runlist";
 import { h, setText } from "../view/dom";
 import { COMMANDS } from "./commandids";
@@ -24,7 +24,10 @@ export const statusPlugin: JupyterFrontEndPlugin<void> = {
     const draw = () => {
       const live = feed.list.liveWork();
       const [first, second] = live;
-      setText(button, first && !second ? summary(first, runs) : trans._n("%1 run", "%1 runs", live.length));
+      setText(
+        button,
+        first && !second ? summary(first, runs) : trans.__("Distributed runs: %1", activity(live, trans)),
+      );
       button.title = live.map((run) => summary(run, runs)).join("\n");
     };
     feed.changed.connect(draw);
@@ -47,7 +50,7 @@ export const statusPlugin: JupyterFrontEndPlugin<void> = {
 };
 
 function summary(run: RunRow | SearchRow, { trans }: IRuns): string {
-  return `${title(run)}: ${progressOf(run, trans) || run.state.toLowerCase()}`;
+  return `${title(run)}: ${progressOf(run, trans) || wordOf(run).toLowerCase()}`;
 }
 
 function endMessage(run: RunRow | SearchRow): string {

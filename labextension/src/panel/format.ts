@@ -71,6 +71,8 @@ export function progress(run: RunRow, trans: Translation): string {
     return run.trial_reason || (run.failure ?? ((run.state === "LOST" && run.message) || epochsDone(run, trans)));
   if (run.state !== "RUNNING" && run.state !== "STOPPING") return run.message;
   const parts: string[] = [];
+  // The last epoch of a fit: another fit may follow, and then what the cell does after it, and the model is fetched.
+  if (run.fraction !== null && run.fraction >= 1) return epochsDone(run, trans);
   if (run.fraction !== null) parts.push(trans.__("%1 %", Math.floor(run.fraction * 100)));
   else if (run.last_seen !== null) parts.push(trans.__("epoch %1", run.epoch + 1));
   if (run.remaining !== null) parts.push(trans.__("%1 left", duration(run.remaining)));
@@ -96,7 +98,7 @@ export function location(run: Pick<RunRow, "cluster" | "notebook">): string {
 export function rowLabel(row: Listed, search: SearchRow | null, trans: Translation): string {
   if (isSearch(row)) {
     const about = [searchProgress(row, trans), bestOf(row, trans), location(row)];
-    return [trans.__("search %1", title(row)), row.state.toLowerCase(), ...about].filter(Boolean).join(", ");
+    return [trans.__("search %1", title(row)), wordOf(row).toLowerCase(), ...about].filter(Boolean).join(", ");
   }
   if (!isReadable(row)) return trans.__("%1, cannot be read: %2", row.id, row.problem);
   const parts = [title(row), wordOf(row).toLowerCase(), progress(row, trans)];
@@ -115,4 +117,12 @@ export function size(run: Pick<RunRow, "workers" | "strategy">, trans: Translati
 function epochsDone(run: RunRow, trans: Translation): string {
   if (!run.epochs) return "";
   return trans.__("%1 of %2", number(run.epoch), trans._n("%1 epoch", "%1 epochs", run.epochs));
+}
+
+/** "2 running · 1 queued", of what has not ended; empty if there is nothing. */
+export function activity(live: readonly (RunRow | SearchRow)[], trans: Translation): string {
+  const queued = live.filter(({ state }) => state === "QUEUED").length;
+  const running = live.length - queued;
+  const parts = [running && trans.__("%1 running", running), queued && trans.__("%1 queued", queued)];
+  return parts.filter(Boolean).join(" · ");
 }

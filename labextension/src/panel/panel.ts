@@ -7,7 +7,7 @@ import { EmptyView, emptyReason } from "./empty";
 import type { Connection, PanelFeed } from "./feed";
 import { FilterBar } from "./filterbar";
 import { Finder } from "./finder";
-import { title } from "./format";
+import { activity, title } from "./format";
 import { ListView } from "./list";
 import { type ListFilter, listItems } from "./listfilter";
 import type { IServerFeed } from "./serverfeed";
@@ -144,17 +144,15 @@ export class PanelView {
   private countMessage(shown: number): string {
     const { trans, feed } = this.options;
     const { total, rows, searches } = feed.list;
-    const live = feed.list.live();
-    const queued = live.filter(({ state }) => state === "QUEUED").length;
-    const running = live.length - queued;
+    // A search counts as one, as in the status bar: its trials stand below it.
+    const live = activity(feed.list.liveWork(), trans);
     const whole = [...rows.values()].filter((row) => feed.list.searchOf(row) === null).length + searches.size;
     const all = trans._n("%1 run", "%1 runs", total);
     const filtered = shown < whole;
     const parts = [filtered && !searches.size ? trans.__("%1 of %2", shown, all) : all];
     if (searches.size) parts.push(trans._n("%1 search", "%1 searches", searches.size));
     if (searches.size && filtered) parts.push(trans.__("%1 of %2 shown", shown, whole));
-    if (running) parts.push(trans.__("%1 running", running));
-    if (queued) parts.push(trans.__("%1 queued", queued));
+    if (live) parts.push(live);
     if (rows.size < total) parts.push(trans.__("the newest %1 are listed", rows.size));
     return parts.join(" · ");
   }

@@ -68,7 +68,7 @@ export class RunPage extends FollowedPage<RunPageOptions> {
     });
     const cell = new DetailsTab(this.source, trans, (details) => cellNodes(details, actions, trans));
     const files = new DetailsTab(this.source, trans, (of) => fileNodes(of, actions, trans));
-    const details = new DetailsTab(this.source, trans, (of) => detailNodes(of, trans));
+    const details = new DetailsTab(this.source, trans, (of) => detailNodes(of, trans, model.state?.started));
     this.changes = new DetailsTab(this.source, trans, (of) =>
       changeNodes(of, {
         rows: () => feed.list.rows.values(),

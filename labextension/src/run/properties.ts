@@ -1,12 +1,12 @@
 /** The tab "Details": everything known about a run as sections of names and values, and why it failed. */
 
-import { environmentEntries, metricEntries, optionEntries } from "../compare/differences";
+import { environmentEntries, metricEntries, optionEntries, timeEntries } from "../compare/differences";
 import type { RunDetails } from "../generated";
-import { elapsed } from "../panel/format";
 import type { Translation } from "../translation";
 import { h } from "../view/dom";
-import { dateTime, duration, plural, UNKNOWN } from "../view/format";
+import { dateTime, plural, UNKNOWN } from "../view/format";
 import { failureSummary } from "../view/notice";
+import { stateWord } from "../view/phases";
 import { codeElement } from "./celltab";
 
 type Property = [name: string, value: string];
@@ -16,12 +16,17 @@ export interface Section {
   properties: Property[];
 }
 
-/** The sections that have properties. */
-export function sections(details: RunDetails, trans: Translation, now: number): Section[] {
+/** The sections that have properties. `started`: when the run first was RUNNING, if that is known. */
+export function sections(
+  details: RunDetails,
+  trans: Translation,
+  now: number,
+  started: number | null = null,
+): Section[] {
   const environment = [...environmentEntries({ details }, trans), ...processes(details, trans)];
   const all = [
     { title: trans.__("Run"), properties: identity(details, trans) },
-    { title: trans.__("Times"), properties: times(details, trans, now) },
+    { title: trans.__("Times"), properties: times(details, trans, now, started) },
     { title: trans.__("Options"), properties: optionEntries({ details }) },
     { title: trans.__("Environment"), properties: environment },
     { title: trans.__("Files"), properties: files(details, trans) },
@@ -29,9 +34,9 @@ export function sections(details: RunDetails, trans: Translation, now: number): 
   return all.filter(({ properties }) => properties.length);
 }
 
-export function detailNodes(details: RunDetails, trans: Translation): Node[] {
+export function detailNodes(details: RunDetails, trans: Translation, started: number | null = null): Node[] {
   const kept = details.provenance.map((section) => provenanceNode(section));
-  const elements = sections(details, trans, Date.now() / 1000).map(({ title, properties }) => {
+  const elements = sections(details, trans, Date.now() / 1000, started).map(({ title, properties }) => {
     return h("section", {}, h("h2", {}, title), propertyList(properties));
   });
   const note = details.note ? [h("p", { class: "ddl-runpage-note" }, details.note)] : [];
@@ -58,16 +63,16 @@ function identity(details: RunDetails, trans: Translation): Property[] {
   return [
     ...found,
     [trans.__("id"), details.id],
-    [trans.__("state"), details.state],
+    [trans.__("state"), stateWord(details.state)],
     ...metricEntries(details.metrics),
   ];
 }
 
-function times(details: RunDetails, trans: Translation, now: number): Property[] {
+function times(details: RunDetails, trans: Translation, now: number, started: number | null): Property[] {
   const found: Property[] = [[trans.__("created"), dateTime(details.created)]];
   if (details.ended !== null) found.push([trans.__("ended"), dateTime(details.ended)]);
-  if (details.live || details.ended !== null) found.push([trans.__("duration"), duration(elapsed(details, now))]);
-  return found;
+  if (!details.live && details.ended === null) return found;
+  return [...found, ...timeEntries(details.created, started, details.ended ?? now, trans)];
 }
 
 function processes({ owner, driver_address }: RunDetails, trans: Translation): Property[] {

@@ -13,6 +13,8 @@ const ROWS = 50;
 interface Column {
   id: Order["column"];
   title: string;
+  /** What the column has, as a tooltip of the heading. */
+  hint: string;
   left?: boolean;
   text(trial: TrialView, model: SearchModel): string;
 }
@@ -81,10 +83,10 @@ export class TrialTable {
     if (titles === this.titles) return;
     this.titles = titles;
     this.head.replaceChildren(
-      ...this.columns.map(({ id, title, left }) => {
+      ...this.columns.map(({ id, title, hint, left }) => {
         const sorted = this.order.column === id ? (this.order.descending ? "descending" : "ascending") : undefined;
         const sort = button(title, () => this.sort(id, model.info?.direction ?? "max"), { class: "ddl-sort" });
-        return h("th", { scope: "col", class: left && "ddl-left", "aria-sort": sorted }, sort);
+        return h("th", { scope: "col", class: left && "ddl-left", "aria-sort": sorted, title: hint }, sort);
       }),
     );
   }
@@ -161,13 +163,23 @@ export class TrialTable {
 
 function columns(metric: string, others: readonly string[], params: readonly string[]): Column[] {
   return [
-    { id: "number", title: "trial", left: true, text: () => "" },
-    { id: "state", title: "state", left: true, text: () => "" },
-    { id: "value", title: metric, text: ({ value }) => number(value) },
-    ...others.map((title, i): Column => ({ id: `other:${i}`, title, text: ({ others: values }) => number(values[i]) })),
-    ...params.map((title, i): Column => ({ id: `param:${i}`, title, text: ({ params: values }) => shown(values[i]) })),
-    { id: "epochs", title: "epochs", text: ({ epochs }) => String(epochs) },
-    { id: "seconds", title: "time", text: (trial, model) => duration(model.seconds(trial)) },
+    { id: "number", title: "trial", hint: "number of the trial", left: true, text: () => "" },
+    { id: "state", title: "state", hint: "what the trial does, or why it ended", left: true, text: () => "" },
+    { id: "value", title: metric, hint: `${metric} after the last epoch`, text: ({ value }) => number(value) },
+    ...others.map((title, i): Column => {
+      return { id: `other:${i}`, title, hint: `${title} at the end`, text: ({ others: values }) => number(values[i]) };
+    }),
+    ...params.map((title, i): Column => {
+      const hint = `value of ${title} in the trial`;
+      return { id: `param:${i}`, title, hint, text: ({ params: values }) => shown(values[i]) };
+    }),
+    { id: "epochs", title: "epochs", hint: `epochs with a value of ${metric}`, text: ({ epochs }) => String(epochs) },
+    {
+      id: "seconds",
+      title: "time",
+      hint: "from the start of the trial's run, with waiting",
+      text: (trial, model) => duration(model.seconds(trial)),
+    },
   ];
 }
 

@@ -1,12 +1,13 @@
 /** The four charts of a run: loss, another metric, samples/s of the job, and the load of the devices. */
 
 import { DEVICES, type Device, SPREAD, type Spread } from "../generated";
-import { epochAt, epochTicks, type Range, timeTicks } from "./axes";
+import { epochTicks, type Range, timeTicks } from "./axes";
 import { Chart, type ChartContent, type Trace, valueAt } from "./chart";
 import { ChartGroup } from "./chartgroup";
 import { createSelect, h, type Option, setOptions } from "./dom";
-import { duration, gigabytes, number, percent } from "./format";
+import { gigabytes, number, percent } from "./format";
 import type { Line, RunModel } from "./model";
+import { atStep, atTime } from "./moment";
 import type { Palette } from "./theme";
 
 interface DeviceChart {
@@ -177,10 +178,7 @@ function overEpochs(model: RunModel, traces: readonly Trace[]): Pick<ChartConten
   return {
     xRange: xRangeOf(lines, 0),
     ticks: (from, to, count) => epochTicks(starts, steps, from, to, count),
-    formatX: (x) => {
-      const epoch = epochAt(starts, steps, x);
-      return epoch === null ? `step ${number(x)}` : `epoch ${epoch.toFixed(1)}`;
-    },
+    formatX: (x) => atStep(model, x),
   };
 }
 
@@ -193,7 +191,7 @@ function rateContent(model: RunModel): ChartContent | null {
     traces: [{ line, colour: -1, newest: rate ?? undefined, format: number }],
     summary: `samples per second of the job over time, now ${number(rate)}`,
     ticks: timeTicks,
-    formatX: (x) => `at ${duration(x)}`,
+    formatX: (x) => atTime(model, x),
     yRange: "zero",
     xRange: timeRange(model),
     remark: share,
@@ -212,7 +210,7 @@ function deviceContent(model: RunModel, device: Device): ChartContent {
     traces,
     summary: `${title} of ${summary} over time`,
     ticks: timeTicks,
-    formatX: (x) => `at ${duration(x)}`,
+    formatX: (x) => atTime(model, x),
     ...(many && { remarkAt: lowToHigh }),
     yRange,
     xRange: timeRange(model),

@@ -75,7 +75,8 @@ export class Logs {
     if (ranks !== this.ranks) {
       this.ranks = ranks;
       const all = Array.from({ length: ranks }, (_, rank) => rank);
-      if (few) this.tabs.replaceChildren(this.tab(null), ...(ranks > 1 ? all.map((rank) => this.tab(rank)) : []));
+      const ofRanks = ranks > 1 ? all.map((rank) => this.tab(rank)) : [];
+      if (few) this.tabs.replaceChildren(this.tab(null, ranks), ...ofRanks);
       setOptions(this.select, [["", "All ranks"], ...all.map((rank): Option => [String(rank), `rank ${rank}`])]);
     }
     setVisible(this.tabs, few);
@@ -88,12 +89,13 @@ export class Logs {
       setAttribute(tab, "aria-selected", String(i === current));
     });
     if (!this.tabs.contains(document.activeElement)) focusOn(tabs, current);
-    const label = this.rank === null ? "printed by all ranks" : `printed by rank ${this.rank}`;
-    setAttribute(this.output, "aria-label", label);
+    const whole = ranks > 1 ? "printed by all ranks" : "printed lines";
+    setAttribute(this.output, "aria-label", this.rank === null ? whole : `printed by rank ${this.rank}`);
   }
 
-  private tab(rank: number | null): HTMLButtonElement {
-    const title = rank === null ? "All ranks" : String(rank);
+  /** @param ranks of the run: a monitor has none */
+  private tab(rank: number | null, ranks = 0): HTMLButtonElement {
+    const title = rank !== null ? String(rank) : ranks > 1 ? "All ranks" : "Output";
     const label = rank === null ? undefined : `rank ${rank}`;
     return button(title, () => this.selectRank(rank), { role: "tab", "aria-controls": this.id, "aria-label": label });
   }

@@ -11,10 +11,13 @@ const BINS_HEIGHT = 40;
 const MS = 1000;
 
 const TITLES = {
+  "input, by drift": "the inputs and outputs of the model, those that have moved most first",
   PSI: "population stability index: how far the shares of the bins have moved since the training; 0 is not at all",
   KS: "Kolmogorov-Smirnov: the largest difference of the two cumulative distributions, from 0 to 1",
   nulls: "share of the rows without a value",
+  since: "since when it has been in drift",
 };
+const SHOWN = "share of the rows in each bin: bars at the training, the line now";
 
 type Values = readonly (number | null)[];
 
@@ -24,7 +27,7 @@ export class Monitor {
   private readonly parts: HTMLElement[];
   private readonly charts = h("div", { class: "ddl-monitor-charts" });
   private readonly body = h("tbody");
-  private readonly shown = h("th", { scope: "col", class: "ddl-left" });
+  private readonly shown = h("th", { scope: "col", class: "ddl-left", title: SHOWN });
   private readonly facts = h("p", { class: "ddl-dim ddl-monitor-facts" });
   private readonly note = h("p", { class: "ddl-dim ddl-monitor-facts" });
   private readonly reasons = h("span");
@@ -34,15 +37,11 @@ export class Monitor {
   private cell = "";
 
   constructor() {
-    const titles = Object.entries(TITLES).map(([text, title]) => h("th", { scope: "col", title }, text));
-    const head = h(
-      "tr",
-      {},
-      h("th", { scope: "col", class: "ddl-left" }, "input, by drift"),
-      this.shown,
-      ...titles,
-      h("th", { scope: "col", class: "ddl-left ddl-minor" }, "since"),
+    const classes = ["ddl-left", undefined, undefined, undefined, "ddl-left ddl-minor"];
+    const [first = "", ...titles] = Object.entries(TITLES).map(([text, title], i) =>
+      h("th", { scope: "col", class: classes[i], title }, text),
     );
+    const head = h("tr", {}, first, this.shown, ...titles);
     const table = h("table", { "aria-label": "inputs and outputs by drift" }, h("thead", {}, head), this.body);
     const chip = h("span", { class: "ddl-chip", "data-state": "FAILED" }, "TRAIN AGAIN");
     this.advice = h("div", { class: "ddl-monitor-advice", role: "status" }, chip, this.reasons, this.copy);

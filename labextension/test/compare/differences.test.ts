@@ -47,7 +47,8 @@ test("differences come first, in the order results, options, environment", () =>
   const rows = differences([known("A", {}, {}, { loss: 0.25 }), other], english, NOW);
   const count = rows.filter(({ differs }) => differs).length;
   expect(rows.slice(0, count).map(({ name }) => name)).toEqual([
-    "duration",
+    "time trained",
+    "time with waiting",
     "loss",
     "--workers",
     "--rule",
@@ -70,7 +71,7 @@ test("a live run has the state and values of its model, and lasts until now", ()
   const live = known("B", {}, { ...run("r3"), state: "RUNNING" }, { loss: 0.5 });
   expect(table(known("A"), live)).toMatchObject({
     state: ["FINISHED", "RUNNING"],
-    duration: ["1:00", "3:00"],
+    "time with waiting": ["1:00", "3:00"],
     loss: ["–", "0.5"],
   });
 });

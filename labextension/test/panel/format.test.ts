@@ -15,6 +15,8 @@ test.each([
   [finished("r1"), "5 of 5 epochs"],
   [finished("r1", { epochs: null }), ""],
   [finished("r1", { state: "FAILED", failure: "ValueError: no" }), "ValueError: no"],
+  // The model is fetched, or another fit follows: nothing is known of that.
+  [run("r1", { fraction: 1, remaining: 0, epoch: 5 }), "5 of 5 epochs"],
 ])("the progress of a run", (row, text) => expect(progress(row, english)).toBe(text));
 
 test("a title replaces the name", () => {

@@ -208,7 +208,7 @@ test("a search is one row that unfolds into its trials", () => {
   expect(texts(".ddl-row-name")).toEqual(["digits", "tuned"]);
   expect(texts(".ddl-row-progress")[1]).toBe("34 of 40 trials · 1:05 left");
   expect(texts(".ddl-row-loss")[1]).toBe("val_accuracy 0.957 · trial 7");
-  expect(texts(".ddl-foot")).toEqual(["3 runs · 1 search · 1 running"]);
+  expect(texts(".ddl-foot")).toEqual(["3 runs · 1 search · 2 running"]);
   const row = findAll(".ddl-row")[1];
   expect([row?.getAttribute("aria-expanded"), row?.getAttribute("aria-level")]).toEqual(["false", "1"]);
   expect(row?.getAttribute("aria-label")).toContain("search tuned, running, 34 of 40 trials");

@@ -19,12 +19,15 @@ const DETAILS = details("r2", {
 });
 
 test("the sections have everything that is known", () => {
-  const properties = Object.fromEntries(sections(DETAILS, english, NOW).flatMap((section) => section.properties));
+  const properties = Object.fromEntries(
+    sections(DETAILS, english, NOW, DETAILS.created + 20).flatMap((section) => section.properties),
+  );
   expect(properties).toMatchObject({
     id: "r2",
     loss: "0.12346",
     tags: "paper",
-    duration: "1:00",
+    "time trained": "0:40",
+    "time with waiting": "1:00",
     "--workers": "4",
     "--conf spark.x": "1",
     "cluster's tensorflow": "2.13.1",

@@ -65,6 +65,11 @@ test("a search that runs", () => {
   expect(find(".ddl-foot").textContent).toBe("2 finished · 1 pruned (6 of 29 epochs saved) · 1 failed");
 });
 
+test("each heading of the table says what its column has", () => {
+  apply(full(TRIALS));
+  for (const heading of findAll("thead th")) expect(heading.title, heading.textContent ?? "").toBeTruthy();
+});
+
 test("its end", () => {
   apply(full(TRIALS, { front: [1] }));
   apply(update(2, [], { state: "STOPPED", message: "stopped: it was asked to", seconds: 130, left: null, front: [1] }));
