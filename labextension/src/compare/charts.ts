@@ -100,7 +100,8 @@ export class OverlaidCharts extends ChartGroup {
     const traces = lines.flatMap(([{ style, follower }, line]): Trace[] => {
       const { letter, colour, dash } = style;
       const format = (value: number | null) => `${letter} ${number(value)}`;
-      const trace: Trace = { line, colour, dash, format };
+      const newest = name === RATE ? (follower.model.progress?.rate ?? undefined) : undefined; // as in the run's own view
+      const trace: Trace = { line, colour, dash, format, newest };
       const faint = behind(follower.model, name, axis);
       if (!faint) return [trace];
       return [
@@ -121,7 +122,7 @@ export class OverlaidCharts extends ChartGroup {
       epoch: trans.__("epochs"),
     }[axis];
     const idle = traces.filter(({ shown }) => shown !== "hover");
-    const newest = idle.map((trace) => trace.format(trace.line.y.findLast((y) => y !== null) ?? null));
+    const newest = idle.map((trace) => trace.format(trace.newest ?? trace.line.y.findLast((y) => y !== null) ?? null));
     return {
       traces,
       summary: trans.__("%1 over %2; last values: %3", name, axisTitle, newest.join(", ")),
