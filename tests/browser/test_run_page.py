@@ -4,8 +4,11 @@ import re
 
 import pytest
 from playwright.sync_api import expect
+from support.monitored import events as events_of_a_monitor
+from support.stored import stored
 
 from browser.invented import invented
+from ddl_magics.runtime import events as ev
 
 
 def opened(panel, index=0, path=None):
@@ -181,3 +184,13 @@ def test_axe_finds_nothing_serious_in_any_tab(panel):
     panel.page.keyboard.press("PageDown")
     expect(page.locator(".ddl-times")).to_have_text(re.compile("elapsed$"))
     assert panel.serious_in_themes(".ddl-runpage") == [], "replay"
+
+
+def test_the_tab_of_a_monitor_says_when_to_train_again(panel):
+    stored(ev.RUNNING, events_of_a_monitor(), name="watch", strategy="monitor", workers=0, monitor={})
+    panel.open()
+    panel.row("watch").dblclick()
+    page = panel.page.locator(".ddl-runpage")
+    expect(page.locator(".ddl-monitor-advice").get_by_text("TRAIN AGAIN")).to_be_visible()
+    expect(page.get_by_role("tab", name="Output")).to_have_count(1)
+    expect(page.locator(".ddl-head .ddl-chip")).to_be_hidden()

@@ -27,7 +27,7 @@ export class Monitor {
   private readonly parts: HTMLElement[];
   private readonly charts = h("div", { class: "ddl-monitor-charts" });
   private readonly body = h("tbody");
-  private readonly shown = h("th", { scope: "col", class: "ddl-left", title: SHOWN });
+  private readonly shown = h("th", { scope: "col", class: "ddl-left", title: SHOWN }, "at training, now");
   private readonly facts = h("p", { class: "ddl-dim ddl-monitor-facts" });
   private readonly note = h("p", { class: "ddl-dim ddl-monitor-facts" });
   private readonly reasons = h("span");
@@ -56,7 +56,6 @@ export class Monitor {
     this.drawn = view;
     this.cell = view.cell;
     this.charts.replaceChildren(...charts(view));
-    setText(this.shown, `at training (grey) and in the last ${plural(view.rows, "row")}`);
     this.body.replaceChildren(...view.things.map((thing) => row(thing, view.severe)));
     setVisible(this.advice, view.reasons.length > 0);
     setText(this.reasons, view.reasons.join("; "));
@@ -68,6 +67,7 @@ export class Monitor {
 function facts(view: MonitorView): string {
   const parts = [
     plural(view.requests, "request"),
+    `drift in the last ${plural(view.rows, "row")}`,
     view.errors ? plural(view.errors, "error") : "",
     view.doubles ? `${number(view.doubles)} came twice` : "",
     view.late ? `${number(view.late)} too late` : "",
