@@ -6,7 +6,7 @@ behind; what matters stands first, in paragraphs and tables.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from math import isnan
 from typing import Any
@@ -19,7 +19,7 @@ from .history import History
 from .markup import PRE, TABLE
 from .next_step import Reach, next_step
 from .state_words import state_word
-from .svg import FAINT, colour, image
+from .svg import FAINT, colour, image, svg
 from .text import duration
 
 #: MIME type for a renderer of runs: the id, the name and the state.
@@ -87,8 +87,8 @@ def text_block(run_id: str, text: str) -> dict[str, Any]:
 
 
 def report_html(run: Mapping[str, Any], history: History) -> str:
-    """Only the HTML of `static_bundle`, from a history."""
-    return _html(_info(run, history), history, charts(history))
+    """Only the HTML of `static_bundle`, from a history, with charts as inline SVG: of a page that nobody cleans."""
+    return _html(_info(run, history), history, charts(history), svg)
 
 
 def _info(run: Mapping[str, Any], history: History) -> dict[str, Any]:
@@ -120,7 +120,12 @@ def _plain(info: Mapping[str, Any], history: History) -> str:
     return "\n".join(filter(None, lines))
 
 
-def _html(info: Mapping[str, Any], history: History, drawn_charts: list[Chart]) -> str:
+def _html(
+    info: Mapping[str, Any],
+    history: History,
+    drawn_charts: list[Chart],
+    picture: Callable[[Chart], str] = image,
+) -> str:
     facts = escape(" · ".join(filter(None, (info["facts"], _took(info, history)))))
     text, code = map(escape, _next(info))
     sections = [
@@ -133,7 +138,7 @@ def _html(info: Mapping[str, Any], history: History, drawn_charts: list[Chart]) 
         _output_files(history),
     ]
     if drawn_charts:
-        pictures = "".join(f"<div>{_caption(chart)}<br>{image(chart)}</div>" for chart in drawn_charts)
+        pictures = "".join(f"<div>{_caption(chart)}<br>{picture(chart)}</div>" for chart in drawn_charts)
         sections.append(f'<div class="charts" style="display:flex;flex-wrap:wrap;gap:4px 18px">{pictures}</div>')
     return "".join([*sections, _workers(history)]) + "</div>"
 

@@ -26,20 +26,20 @@ NOT_LISTED = (*NO_OPTIONS, "name", "set", "conf")
 # Nothing may be loaded or executed, whatever a run's name or log contains.
 _HEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>{title}</title><style>
 body{{max-width:1000px;margin:24px auto;padding:0 16px;background:#fff;color:#1b1f24}}
 body{{font:13px/1.5 system-ui,sans-serif}}
 h1{{font-size:20px}}h2{{font-size:15px;margin:24px 0 6px}}
-body .ddl-static .charts{{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(280px,100%),1fr))}}
-.ddl-static img{{width:100%;max-width:420px;height:auto}}body .ddl-static table{{font-size:13px}}
+body .ddl-static .charts{{display:grid!important;grid-template-columns:repeat(auto-fit,minmax(min(280px,100%),1fr))}}
+.ddl-static svg{{width:100%;max-width:420px;height:auto}}body .ddl-static table{{font-size:13px}}
 .ddl-static,.facts{{overflow-x:auto}}
 .facts table{{border-collapse:collapse}}.facts th{{color:#4b5560;font-weight:500;text-align:left;white-space:nowrap}}
 .facts th,.facts td{{padding:2px 18px 2px 0;vertical-align:top;overflow-wrap:anywhere}}
 pre{{padding:10px;border:1px solid #d0d7de;border-radius:4px;background:#f6f8fa;font-size:12px;white-space:pre-wrap;
 overflow-wrap:anywhere}}
 summary{{cursor:pointer}}footer{{margin-top:24px;color:#4b5560}}
-@media print{{body{{max-width:none;margin:0}}img,tr{{break-inside:avoid}}}}
+@media print{{body{{max-width:none;margin:0}}svg,tr{{break-inside:avoid}}}}
 </style></head>
 <body>
 """
