@@ -77,10 +77,10 @@ def test_runs_of_two_notebooks_appear_move_and_are_stopped_from_the_panel(lab, p
     expect(panel.page.locator(".ddl-status-item")).to_have_text("Distributed runs: 2 running")
 
     panel.row("one").click()
-    panel.button("Stop Run").click()
+    panel.button("Stop").click()
     panel.answer("Cancel")
     expect(panel.state("one")).to_have_text("RUNNING")
-    panel.button("Stop Run").click()
+    panel.button("Stop").click()
     panel.answer("Stop")
     expect(panel.state("one")).to_have_text("STOPPED")
     expect(panel.page.get_by_role("alert").filter(has_text="one: STOPPED")).to_be_visible()

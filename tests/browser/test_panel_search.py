@@ -45,7 +45,7 @@ def test_a_search_is_one_row_that_unfolds_into_its_trials(panel):
     expect(panel.row("tuned")).to_contain_text("4 of 40 trials")
     panel.row("tuned_0").click()
     panel.row("tuned_2").click(modifiers=["Shift"])
-    panel.button("Compare Runs").click()
+    panel.button("Compare").click()
     expect(panel.page.locator(".ddl-compare")).to_be_visible()
 
 

@@ -106,7 +106,8 @@ export class Sidebar extends Panel {
 function createToolbar(commands: CommandRegistry, trans: Translation): Toolbar {
   const toolbar = new Toolbar();
   toolbar.node.setAttribute("aria-label", trans.__("Selected runs"));
-  const add = (id: string, label = "") => toolbar.addItem(id, new CommandToolbarButton({ commands, id, label }));
+  const add = (id: string, label = "") =>
+    toolbar.addItem(id, new CommandToolbarButton({ commands, id, label, caption: commands.label(id) }));
   add(COMMANDS.open, trans.__("Open"));
   add(COMMANDS.stop, trans.__("Stop"));
   add(COMMANDS.compare, trans.__("Compare"));
