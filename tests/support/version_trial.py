@@ -18,6 +18,7 @@ from support.shells import NO_HISTORY
 
 #: Python, Spark, TensorFlow, Keras: the oldest and the newest of each, and between them one change at a time.
 ROWS = (
+    ("3.10", "3.3.1", "2.18.1", "3.7.0"),
     ("3.10", "3.4.4", "2.18.1", "3.7.0"),
     ("3.10", "3.5.9", "2.21.0", "3.12.4"),
     ("3.11", "3.4.4", "2.21.0", "3.15.1"),
