@@ -133,7 +133,7 @@ def test_the_page_of_an_index_is_the_readme_and_all_its_links_lead_to_the_reposi
         assert (ROOT / name).exists(), name
     text = html.unescape(re.sub("<.*?>", "", page))
     assert "pip install 'ddl_magics[local]'" in text and "no package index" not in text
-    assert page.count("<table>") >= 3 and "%%distributed --workers 2" in text
+    assert "<table>" in page and "%%distributed --workers 2" in text
 
 
 def test_without_a_repository_the_page_has_the_text_of_its_links(tmp_path):
