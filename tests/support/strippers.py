@@ -6,6 +6,7 @@ shows HTML as it is, as Colab does.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from html.parser import HTMLParser
 
 import nbformat
@@ -96,7 +97,7 @@ def nbviewer(outputs: list[NotebookNode]) -> str:
 
 
 def _sanitized(outputs: list[NotebookNode], strip: bool) -> list[NotebookNode]:
-    cleaned, _ = SanitizeHTML(strip=strip).preprocess(notebook(outputs), {})
+    cleaned, _ = SanitizeHTML(strip=strip).preprocess(notebook(deepcopy(outputs)), {})
     sanitized: list[NotebookNode] = cleaned.cells[0].outputs
     return sanitized
 

@@ -106,12 +106,15 @@ export class Sidebar extends Panel {
 function createToolbar(commands: CommandRegistry, trans: Translation): Toolbar {
   const toolbar = new Toolbar();
   toolbar.node.setAttribute("aria-label", trans.__("Selected runs"));
-  const add = (id: string, label = "") =>
-    toolbar.addItem(id, new CommandToolbarButton({ commands, id, label, caption: commands.label(id) }));
-  add(COMMANDS.open, trans.__("Open"));
-  add(COMMANDS.stop, trans.__("Stop"));
-  add(COMMANDS.compare, trans.__("Compare"));
+  // The commands are added later: what a button says of its own is text here.
+  const addWord = (id: string, label: string, caption: string) =>
+    toolbar.addItem(id, new CommandToolbarButton({ commands, id, label, caption }));
+  addWord(COMMANDS.open, trans.__("Open"), trans.__("Open the selected runs"));
+  addWord(COMMANDS.stop, trans.__("Stop"), trans.__("Stop the selected runs"));
+  addWord(COMMANDS.compare, trans.__("Compare"), trans.__("Compare the selected runs"));
   toolbar.addItem("spacer", Toolbar.createSpacerItem());
-  for (const id of [COMMANDS.more, COMMANDS.refresh]) add(id);
+  for (const id of [COMMANDS.more, COMMANDS.refresh]) {
+    toolbar.addItem(id, new CommandToolbarButton({ commands, id, label: "" }));
+  }
   return toolbar;
 }
