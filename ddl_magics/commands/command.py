@@ -32,6 +32,7 @@ class Command:
             result of the magic; a verb with `keys` returns an `Answer`.
         options: the rows: positional arguments in their order, and options.
         keys: key of the answer for programs -> its meaning.
+        terminal_only: a notebook does not have the verb.
         split: splits the text after the verb into words.
     """
 
@@ -40,11 +41,12 @@ class Command:
     run: Callable[..., Any]
     options: tuple[Option, ...] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
+    terminal_only: bool = False
     split: Callable[[str], list[str]] = words.split
 
     @property
     def name(self) -> str:
-        return f"%ddl {self.verb}"
+        return f"{'ddl-magics' if self.terminal_only else '%ddl'} {self.verb}"
 
     @property
     def in_terminal(self) -> bool:
@@ -53,16 +55,17 @@ class Command:
 
     @property
     def rows(self) -> tuple[Option, ...]:
-        """`options`, and --json where the verb has it."""
-        return (*self.options, JSON) if self.keys else self.options
+        """`options`, and --json where the verb has it. Nothing follows what stands after --."""
+        rows = (*self.options, JSON) if self.keys else self.options
+        return tuple(sorted(rows, key=lambda row: row.metavar.startswith("-- ")))
 
     @property
     def usages(self) -> list[str]:
         """The usage of the verb; an option that stands alone has a usage of its own."""
-        together = [row.usage if row.required else f"[{row.usage}]" for row in self.options if not row.alone]
-        forms = [together, *([row.usage] for row in self.options if row.alone)]
-        common = [f"[{JSON.flag}]"] if self.keys else []
-        return [" ".join([self.name, *form, *common]) for form in forms]
+        together = [row.usage if row.required else f"[{row.usage}]" for row in self.rows if not row.alone]
+        common = [f"[{JSON.usage}]"] if self.keys else []
+        forms = [together, *([row.usage, *common] for row in self.options if row.alone)]
+        return [" ".join([self.name, *form]) for form in forms]
 
     @property
     def usage(self) -> str:

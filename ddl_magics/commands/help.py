@@ -25,7 +25,7 @@ def overview() -> str:
         "%ddl VERB: choose the cluster; list, show, stop and remove runs. %ddl VERB --help explains its options.",
         "",
     ]
-    for command in COMMANDS:
+    for command in (command for command in COMMANDS if not command.terminal_only):
         for usage in command.usages:
             lines += _wrapped(usage.removeprefix("%ddl "), "  ", " " * 10)
         lines += _wrapped(command.help, " " * 6, " " * 6)
@@ -65,6 +65,7 @@ def markdown() -> str:
     for command in COMMANDS:
         usage = "\n".join(line for usage in command.usages for line in _wrapped(usage, "", " " * 4))
         terminal = f" Also in a terminal: `ddl-magics {command.verb}`." if command.in_terminal else ""
+        terminal = " In a terminal only." if command.terminal_only else terminal
         table = [markdown_table(command.rows)] if command.rows else []
         head = [f"## `{command.verb}`", f"```text\n{usage}\n```", command.help + terminal]
         sections.append("\n\n".join([*head, *table, *_keys(command)]))

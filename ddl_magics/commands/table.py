@@ -22,6 +22,7 @@ from ddl_magics.commands import (
     predict,
     release,
     reproduce,
+    run,
     runs,
     scale,
     serve,
@@ -113,6 +114,63 @@ COMMANDS: tuple[Command, ...] = (
         "Define spark, the SparkSession of this machine's runs, before the first run, unless the notebook has one.",
         spark.start,
         (replace(BY_FLAG["--workers"], help="Start it for so many workers.", default=None), BY_FLAG["--conf"]),
+    ),
+    Command(
+        "run",
+        "Execute a notebook, a file of cells or a training script in a kernel of its own, and wait for the runs that "
+        "it starts. The exit status is 0 if all have finished, 3 if one was stopped, and 1 if one or the file has "
+        "failed. Ctrl-C stops the runs after their current step.",
+        run.run,
+        (
+            Option(
+                "file",
+                "A notebook; a .py whose cells begin with # %% or %%distributed; or another .py, all of which is one "
+                "%%distributed cell.",
+                metavar="FILE",
+                required=True,
+            ),
+            Option(
+                "options",
+                "After --: options of %%distributed, for a .py without a %%distributed cell.",
+                metavar="-- OPTION",
+                default=(),
+                takes_list=True,
+            ),
+            Option(
+                "--cluster",
+                "Where runs are executed: the URL of a Livy; livy, that of sparkmagic; embedded, this machine; auto.",
+                run.read_cluster,
+                metavar="URL|NAME",
+                default_text="what the file chooses, or else auto",
+            ),
+            Option(
+                "--session",
+                "An existing Livy session, by ID or name.",
+                metavar="ID|NAME",
+                needs="--cluster",
+                default_text="a new one, which ends with the kernel",
+            ),
+            Option(
+                "--token-from",
+                "A command that prints a bearer token for the URL of --cluster, or MODULE:FUNCTION.",
+                metavar="COMMAND",
+                needs="--cluster",
+            ),
+            Option(
+                "--kernel-name",
+                "The Jupyter kernel.",
+                metavar="NAME",
+                default_text="the notebook's, or IPython in this Python",
+            ),
+            Option("--output", "Write the executed notebook there.", metavar="FILE.ipynb"),
+            Option(
+                "--detach",
+                "Return when the first run has started; a process in the background follows it.",
+                sets=("detach", True),
+            ),
+        ),
+        keys=run.KEYS,
+        terminal_only=True,
     ),
     Command("check", "Check whether runs can be executed, and on what.", check.check),
     Command(
@@ -395,16 +453,17 @@ COMMANDS: tuple[Command, ...] = (
 )
 
 BY_VERB: Mapping[str, Command] = {command.verb: command for command in COMMANDS}
+#: The verbs of a notebook.
+VERBS = tuple(command.verb for command in COMMANDS if not command.terminal_only)
 
 
 def find(verb: str) -> Command:
-    """The row of a verb.
+    """The row of a verb of a notebook.
 
     Raises:
         UsageError: there is none.
     """
-    if verb not in BY_VERB:
-        raise UsageError(
-            f"%ddl has no verb {as_word(verb)}; its verbs are {', '.join(BY_VERB)}.{similar.verb(verb, BY_VERB)}"
-        )
+    if verb not in VERBS:
+        hint = f" In a terminal: {BY_VERB[verb].name}." if verb in BY_VERB else similar.verb(verb, VERBS)
+        raise UsageError(f"%ddl has no verb {as_word(verb)}; its verbs are {', '.join(VERBS)}.{hint}")
     return BY_VERB[verb]

@@ -9,7 +9,7 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
 from ddl_magics.clusters.data_names import columns, frames, is_frame
-from ddl_magics.commands.table import BY_VERB
+from ddl_magics.commands.table import BY_VERB, VERBS
 from ddl_magics.options.option import Option
 from ddl_magics.options.table import OPTIONS
 from ddl_magics.runtime.assert_never import assert_never
@@ -35,7 +35,7 @@ def candidates(line: str, namespace: Mapping[str, Any], runs: Callable[[], list[
     if before[0] in MAGICS:
         names = _Line(OPTIONS, before[1:], namespace, runs).names(cursor_word)
     elif before == ["%ddl"]:
-        names = list(BY_VERB)
+        names = list(VERBS)
     elif before[0] == "%ddl" and before[1] in BY_VERB:
         names = _Line(BY_VERB[before[1]].rows, before[2:], namespace, runs).names(cursor_word)
     else:

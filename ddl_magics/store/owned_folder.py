@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -44,6 +44,10 @@ class OwnedFolder:
     def has_live_owner(self) -> bool:
         """Whether the process that owns the folder is alive."""
         return owner.alive(self._owner(), self.path / "owner.json")
+
+    def owned_by(self, process: Mapping[str, Any]) -> bool:
+        """Whether a process is the owner, or was the last one: as `owner.process` gives it."""
+        return owner.is_process(self._owner(), process)
 
     def request(self, name: str) -> None:
         """Leave a request for the owner; "stop" is the only one so far."""

@@ -32,14 +32,22 @@ class Owner(TypedDict):
 
 
 def this_process() -> Owner:
-    pid = os.getpid()
+    return process(os.getpid())
+
+
+def process(pid: int) -> Owner:
+    """A process of this host."""
     return {"host": socket.gethostname(), "pid": pid, "start": started(pid), "heartbeat": time.time()}
 
 
 def is_this_process(owner: Mapping[str, Any]) -> bool:
     """Whether an `owner.json` names this process."""
-    process = this_process()
-    return all(owner.get(name) == process[name] for name in ("host", "pid", "start"))
+    return is_process(owner, this_process())
+
+
+def is_process(owner: Mapping[str, Any], process: Mapping[str, Any]) -> bool:
+    """Whether an `owner.json` names this process, which may have ended."""
+    return all(owner.get(name) == process.get(name) for name in ("host", "pid", "start"))
 
 
 def started(pid: int) -> str | None:

@@ -55,6 +55,12 @@ def of_runs(answer, runs, tmp_path):
     return answer("runs")
 
 
+def of_run(answer, runs, tmp_path):
+    """Runs that it starts: tests/unattended."""
+    (tmp_path / "a.py").write_text("print('a message')\n%%distributed --dry-run\nx = 1")
+    return answer("run", str(tmp_path / "a.py"))
+
+
 def of_show(answer, runs, tmp_path):
     return answer("show", "tuned") | answer("show", "bad")
 
@@ -115,6 +121,7 @@ FOUND = {
         and (found["runs"][1]["created"], found["runs"][1]["ended"]) == ("1970-01-01T00:00:00+00:00",) * 2
         and abs(datetime.fromisoformat(found["runs"][0]["ended"]).timestamp() - time.time()) < 60
     ),
+    "run": lambda found: (found["state"], found["runs"], found["error"]) == ("FINISHED", [], None),
     "show": lambda found: (
         found["failure"]["message"] == "boom"
         and [rank["host"] for rank in found["ranks"]] == ["host0", "host1"]

@@ -37,7 +37,7 @@ def test_help_and_usage_name_every_word(command):
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.verb)
 def test_a_word_that_no_row_has_is_refused(command):
     words = [next(iter(option.choices)) if option.choices else "1" for option in command.options if option.positional]
-    says = f"%ddl {command.verb} has no option --no-such-word"
+    says = f"{command.name} has no option --no-such-word"
     assert says in refusal(command.read, [*words, "--no-such-word"])
 
 

@@ -19,6 +19,7 @@ FLOORS = {
     "__init__": "%load_ext, the public names",
     "notebook": "what is IPython's: magics, completion, display",
     "commands": "the verbs of %ddl and of ddl-magics",
+    "unattended": "a notebook run from a terminal or by a scheduler",
     "session": "what keeps the runs of a kernel",
     "server": "the REST routes of the panel, for Jupyter Server",
     "scaling": "scaling reports: speed-up, and what if",
