@@ -119,6 +119,8 @@ def evaluate_here(
             given = {"sample_weight": weights, "batch_size": batch_size, "verbose": 0, "return_dict": True}
             metrics = model.evaluate(x, y, **given)
         counts = {name: evaluator.count(*values) for name, *values in evaluator.pairs(model, outputs, y)}
+    except CannotScore:
+        raise
     except DataError as error:
         raise CannotScore(str(error)) from None
     except (ValueError, TypeError) as error:  # of Keras

@@ -130,7 +130,7 @@ def test_columns_of_data_are_evaluated_as_the_tensors_of_training():
 @pytest.mark.parametrize(
     ("rows", "label", "says"),
     [
-        (ROWS, "labl", "no column 'labl'"),
+        (ROWS, "labl", "^the DataFrame has no column 'labl'"),
         (ROWS.assign(label=1), "labl", "Did you mean label?"),
         (np.zeros((2, 1)), "y", r"'y' is no column of arrays: give the labels, evaluate\(x, y\)"),
     ],

@@ -7,6 +7,7 @@ shows HTML as it is, as Colab does.
 
 from collections.abc import Sequence
 from copy import deepcopy
+from functools import cache
 from html.parser import HTMLParser
 
 import nbformat
@@ -81,9 +82,13 @@ def vscode_or_colab(outputs: list[NotebookNode]) -> str:
     return _read(outputs, None, ("script", "style"))
 
 
+@cache
+def _exporter(template: str) -> HTMLExporter:
+    return HTMLExporter(template_name=template, config=Config(HTMLExporter={"exclude_input": True}))
+
+
 def _exported(outputs: list[NotebookNode], template: str) -> str:
-    exporter = HTMLExporter(template_name=template, config=Config(HTMLExporter={"exclude_input": True}))
-    page, _ = exporter.from_notebook_node(notebook(outputs))
+    page, _ = _exporter(template).from_notebook_node(notebook(outputs))
     return _Text(page[page.index("<body") :]).text
 
 
