@@ -13,6 +13,7 @@ from support.paths import ROOT
 from support.until import until
 
 from ddl_magics import store
+from ddl_magics.__main__ import main
 from ddl_magics.runtime import events as ev
 from ddl_magics.store import owner
 from ddl_magics.unattended.execution import Outcome, started_by
@@ -127,9 +128,11 @@ def test_in_the_background_a_file_that_fails_says_so_at_once(tmp_path):
         (["--kernel-name", "nothing"], "there is no kernel nothing: jupyter kernelspec list"),
     ],
 )
-def test_a_mistake_is_one_line(tmp_path, words, says):
-    status, answer, _ = Process(tmp_path, *words, text="x = 1").ended()
-    assert status == 1 and answer["error"].startswith(says)
+def test_a_mistake_is_one_line(tmp_path, monkeypatch, capsys, words, says):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").write_text("x = 1")
+    assert main(["run", "a.py", "--json", *words]) == 1
+    assert json.loads(capsys.readouterr().out)["error"].startswith(says)
 
 
 @pytest.mark.parametrize(
