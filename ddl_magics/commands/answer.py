@@ -31,7 +31,7 @@ class Answer:
 
 def as_json(value: Any) -> str:
     """One line of JSON that every parser reads: no NaN, no infinity, and no character that steers a terminal."""
-    return json.dumps(_plain(value), allow_nan=False).replace("\x7f", "\\u007f")
+    return json.dumps(_plain(value), allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
