@@ -35,6 +35,7 @@ from ddl_magics.options.parsing import parse
 from ddl_magics.scaling import ScalingReport
 from ddl_magics.scaling.measurement import measured_run
 from ddl_magics.session.session import Session
+from ddl_magics.wording import counted
 
 from .harness import command, report
 from .harness.json_process import ROOT
@@ -195,8 +196,8 @@ def main(arguments: list[str] | None = None) -> None:
         predicted = scaling.predict(workers=2, gbit=gbit, strategy="allreduce")
         print(f"Two machines, a link of {gbit} Gbit/s, predicted\n{predicted}\n")
     print(f"Two machines, predicted\n{scaling.predict(workers=2, per_host=1, strategy='average')}\n")
-    rounds = len(cells["plain fit"])
-    text = f"{table(cells, accuracies, scaling)}\n\n{before}, before; {epochs} epochs; medians of {rounds} rounds. "
+    rounds = counted(len(cells["plain fit"]), "round")
+    text = f"{table(cells, accuracies, scaling)}\n\n{before}, before; {epochs} epochs; medians of {rounds}. "
     text += "For two machines on a link of 1 Gbit/s, `%ddl scale` predicts the speed-up over one worker."
     print(text)
     for page in PAGES if options.write else ():
