@@ -75,6 +75,15 @@ def test_a_run_comes_back_as_it_was(whole, tmp_path, elsewhere):
         bundle.read(path)
 
 
+def test_an_imported_run_has_its_name_on_the_disk(whole, tmp_path, elsewhere, monkeypatch):
+    path = written(whole, tmp_path)
+    elsewhere()
+    found = []
+    monkeypatch.setattr(bundle, "synchronize_folder", lambda folder: found.append([*Path(folder).glob("[!.]*")]))
+    bundle.read(path)
+    assert found == [[store.find_run("digits").folder]]
+
+
 def test_runs_of_0_1_0_and_their_models_can_be_passed_on(tmp_path, elsewhere):
     stored_by_0_1_0()
     for name in ("digits", "shared"):
