@@ -120,6 +120,7 @@ def test_clocks_of_hosts_may_differ(monkeypatch, ahead):
     monkeypatch.setattr(time, "monotonic", lambda: owner.CLOCK_SECONDS / 2)  # of a host that was just booted
     monkeypatch.setattr(time, "time", lambda: real() + ahead)
     assert folder.record().state == ev.RUNNING
+    assert list(owner._clocks) == [folder.path.parent], "it is not asked each time"
 
 
 def test_an_owner_whose_run_was_taken_over_writes_no_heartbeat():

@@ -125,6 +125,17 @@ def test_a_kernel_that_takes_a_run_over_continues_from_the_snapshot(monkeypatch)
     assert snapshots.read(folder.path).seq == 6, "events that were lost are not in it"
 
 
+def test_events_that_were_merged_behind_a_snapshot_are_in_the_next_one_once(monkeypatch):
+    monkeypatch.setattr(snapshots, "EVENTS", 5)
+    folder, events = stored(), numbered(training(4))
+    Snapshots(folder, 2).feed(events[:8])
+    merged = [*events[:6], {**events[9], "first": events[6]["seq"]}, *events[10:]]
+    Snapshots(folder, 2, last_seq=events[-1]["seq"]).feed(merged)
+    whole = History(2)
+    whole.feed(merged)
+    assert_same(shown(snapshots.read(folder.path).history), shown(whole))
+
+
 def test_passing_events_are_not_in_it(monkeypatch):
     monkeypatch.setattr(snapshots, "EVENTS", 2)
     folder, events = stored(), numbered([state(ev.RUNNING), state(ev.RUNNING)])

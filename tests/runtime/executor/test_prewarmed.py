@@ -4,6 +4,7 @@ import importlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import pytest
 from support import jobs, launch, processes
 from support.until import until
 
+from ddl_magics.runtime.executor import prewarmed
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.transport import messages, wire
 
@@ -52,6 +54,15 @@ def waiting(number):
     """The prewarmed processes, once they are so many: they take a moment to begin."""
     until(lambda: len(processes.prewarmed()) == number, 30)
     return processes.prewarmed()
+
+
+def test_a_rank_that_was_claimed_may_be_silent():
+    near, far = socket.socketpair()
+    channel, rank = (wire.Channel(end, wire.Identity("supervisor", -1, 0)) for end in (near, far))
+    rank.send_json(messages.CLAIM, {})
+    started = prewarmed._claim(prewarmed.Prewarmed(None, channel, "", None, {}), {"forks": False})
+    assert started.socket.gettimeout() is None
+    channel.close(), rank.close()
 
 
 @pytest.fixture(scope="module")
