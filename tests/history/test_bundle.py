@@ -57,6 +57,7 @@ def written(folder, tmp_path):
 
 
 def test_a_run_comes_back_as_it_was(whole, tmp_path, elsewhere):
+    whole.file("model-1.keras").touch()
     before, path = Run.stored(whole.record()), written(whole, tmp_path)
     assert path.stat().st_size < 20_000
     elsewhere()
@@ -67,6 +68,7 @@ def test_a_run_comes_back_as_it_was(whole, tmp_path, elsewhere):
     assert (after.tags, after.note, record.title) == (["paper"], "in Table 2", "the one")
     assert after.provenance.packages == {"keras": "3.15.1"}
     assert after._folder.file("model-0.keras").read_bytes() == b"model" * 1000
+    assert after._folder.file("model-1.keras").read_bytes() == b""
     assert record.driver_address == {} and not (record.folder / "owner.json").exists()
     assert stat.S_IMODE(record.folder.stat().st_mode) == 0o700
     after._folder.request("stop")

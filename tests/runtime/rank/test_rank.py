@@ -262,6 +262,7 @@ def test_files_are_sent_in_pieces_after_their_size_and_hash(tmp_path, monkeypatc
     nothing = {"size": 0, "sha256": hashlib.sha256(b"").hexdigest()}
     reporter.send_artifact("model-0.keras", str(tmp_path / "file"))
     reporter.send_file("a/b.txt", str(tmp_path / "empty"))
+    reporter.send_file("c", str(tmp_path / "file"))
     reporter.send_checkpoint(str(tmp_path / "file"), Position(1, 2, 3, False))
     reporter.send_end(RankEnd("finished"))
     position = {"fit": 1, "epoch": 2, "step": 3, "complete": False, "name": "checkpoint-1.npz"}
@@ -271,6 +272,8 @@ def test_files_are_sent_in_pieces_after_their_size_and_hash(tmp_path, monkeypatc
         *((messages.CHUNK, piece) for piece in pieces),
         (messages.ARTIFACT, {"name": "files/a/b.txt", **nothing}),
         (messages.CHUNK, b""),
+        (messages.ARTIFACT, {"name": "files/c", **about}),
+        *((messages.CHUNK, piece) for piece in pieces),
         (messages.CHECKPOINT, {**position, **about}),
         *((messages.PIECE, piece) for piece in pieces),
         (messages.RANK_ENDED, RankEnd("finished").to_json()),

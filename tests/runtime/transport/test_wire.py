@@ -210,6 +210,16 @@ def test_a_listener_with_another_identity_is_refused(acceptor):
         wire.connect(acceptor.address, acceptor.credentials, RANK, Identity("server", -1, 0), 5)
 
 
+def test_connect_tries_a_few_times_a_second(monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        tries = []
+        monkeypatch.setattr(wire, "_connect_once", lambda *_: tries.append(1) or os.close(-1))
+        with pytest.raises(ConnectionLost):
+            wire.connect(taken.getsockname(), CREDENTIALS, RANK, DRIVER, 0.5)
+    assert 1 < len(tries) <= 0.5 / wire.RETRY_SECONDS
+
+
 def test_connect_waits_for_a_listener_and_gives_up_in_time():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # not listening: connections are refused
