@@ -4,10 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import pytest
 from support.paths import ROOT
 from support.processes import has_ended
 from support.until import until
+
+from ddl_magics.runtime.executor.supervisor import _Supervisor
 
 #: Stands for a supervisor: starts a group of two processes, and prints the number of the second.
 _SUPERVISOR = """
@@ -34,7 +38,7 @@ def supervisor(ends):
     return started, child
 
 
-def test_what_a_cell_has_started_ends_with_a_supervisor_that_is_killed():
+def test_what_a_cell_has_started_ends_with_a_supervisor_that_():
     started, child = supervisor(ends=False)
     assert not has_ended(child)
     started.kill()
@@ -48,3 +52,11 @@ def test_a_guard_that_was_ended_kills_nobody():
     started.wait()
     assert not has_ended(child)
     os.kill(child, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("status", "how"), [(-9, "SIGKILL"), (-15, "SIGTERM"), (-40, "signal 40")])
+def test_the_signal_that_has_ended_a_rank_is_named(status, how):
+    failure = _Supervisor._death(SimpleNamespace(_rank=1), SimpleNamespace(returncode=status, pid=7))
+    how_it_ended, _, advice = failure.message.partition(";")
+    assert (failure.kind, how_it_ended) == ("signal", f"its process 7 was killed by {how}")
+    assert ("ran out of memory" in advice) == (how == "SIGKILL")
