@@ -61,6 +61,7 @@ def test_each_rule_and_two_of_them():
 def test_the_oldest_go_until_the_store_fits():
     oldest, old, new = (run(days, size=1_000_000).path.name for days in (3, 2, 1))
     assert cleaned(max_bytes=10_000_000) == set()
+    assert cleaned(max_bytes=sum(run.bytes for run in cleaning.stored_runs())) == set()
     assert cleaned(max_bytes=2_500_000) == {oldest} and left() == {old, new}
 
 

@@ -47,6 +47,12 @@ def test_every_row_of_the_files_that_is_wanted_is_used_once(spark, tmp_path):
     made.close()
 
 
+def test_the_code_that_reads_files_into_a_frame_names_one_file_or_several():
+    assert sources.reader_code("a.parquet") == "spark.read.load('a.parquet', format='parquet')"
+    assert sources.reader_code("a.csv").startswith("spark.read.csv('a.csv', header=True")
+    assert sources.reader_code("file:/a.csv,/b.csv").startswith("spark.read.csv(['file:/a.csv', '/b.csv'], header=True")
+
+
 @pytest.mark.parametrize(
     ("values", "sign", "value", "fulfilled"),
     [
