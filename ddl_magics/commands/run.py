@@ -93,7 +93,7 @@ def run(
 def _require(*modules: str) -> None:
     missing = [module for module in modules if importlib.util.find_spec(module) is None]
     if missing:
-        raise NotInstalled(f"ddl-magics run needs {' and '.join(missing)}: pip install 'ddl_magics[run]'.")
+        raise NotInstalled(f"ddl-magics run needs {' and '.join(missing)}: pip install nbclient ipykernel.")
 
 
 def _kernel_of(notebook: NotebookNode) -> str:
