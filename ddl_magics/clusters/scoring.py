@@ -183,7 +183,8 @@ def description_of(folder: Path) -> dict[str, Any]:
         description: dict[str, Any] = json.loads(read_bounded(folder / DESCRIPTION, MAX_DESCRIPTION_BYTES))
         of_known_form = all(form.fullmatch(description[name]) for name, form in _FORMS.items())
         of_known_form = of_known_form and isinstance(description["versions"], dict)
-        of_known_form = of_known_form and (description["inputs"] is None or _are_inputs(description["inputs"]))
+        inputs = description.get("inputs")
+        of_known_form = of_known_form and (inputs is None or _are_inputs(inputs))
     except OSError as error:
         if (folder / DESCRIPTION).is_file():
             raise CannotExport(f"{folder / DESCRIPTION} cannot be read: {error.strerror}") from None
@@ -193,7 +194,7 @@ def description_of(folder: Path) -> dict[str, Any]:
     if not of_known_form:
         raise CannotExport(f"{folder / DESCRIPTION} is damaged: export the model again")
     run = str(description.get("run", ""))
-    return {**description, "run": run if RUN_ID.fullmatch(run) else ""}
+    return {**description, "run": run if RUN_ID.fullmatch(run) else "", "inputs": inputs}
 
 
 def _are_inputs(stored: Any) -> bool:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from IPython.core.error import UsageError
+from support.stored import inputs_of
 
 from ddl_magics.commands import scored_model
 from ddl_magics.errors import CannotScore
@@ -32,11 +33,11 @@ def runs(tmp_path, monkeypatch):
     return Runs(tmp_path / "of-the-run.keras")
 
 
-def export(folder, file="model.keras", inputs=("load", "heat")):
+def export(folder, file="model.keras"):
     folder.mkdir()
     (folder / file).write_bytes(b"weights")
-    about = {"format": "keras" if file.endswith(".keras") else "onnx", "model": file, "inputs": inputs, "versions": {}}
-    (folder / "ddl_magics.json").write_text(json.dumps(about))
+    about = {"format": "keras" if file.endswith(".keras") else "onnx", "model": file, "versions": {}}
+    (folder / "ddl_magics.json").write_text(json.dumps(about | {"inputs": inputs_of("load", "heat")}))
     return folder
 
 
@@ -48,7 +49,11 @@ def test_a_run_knows_its_columns(runs, tmp_path):
 
 def test_an_export_knows_its_columns_too_and_a_file_does_not(runs, tmp_path):
     model = scored_model.find(str(export(tmp_path / "v1")), runs)
-    assert (model.file, model.label, model.features(())) == (tmp_path / "v1" / "model.keras", None, ["load", "heat"])
+    assert (model.file, model.label, model.features(())) == (
+        tmp_path / "v1" / "model.keras",
+        None,
+        inputs_of("load", "heat"),
+    )
     file = scored_model.find("v1/model.keras", runs)
     assert file.key == model.key, "the same bytes"
     with pytest.raises(CannotScore, match=r"v1/model\.keras does not know the columns .*--features a b"):

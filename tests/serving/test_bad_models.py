@@ -19,7 +19,7 @@ import yaml
 from IPython.core.error import UsageError
 from support import strangers
 from support.monitoring_logs import trained
-from support.stored import stored
+from support.stored import inputs_of, stored
 
 from ddl_magics import Registry, store
 from ddl_magics.clusters.scoring import exported
@@ -53,13 +53,7 @@ def description(format, model):
         "metrics": {"loss": 0.5},
         "format": format,
         "model": model,
-        "inputs": {
-            "columns": [{"name": "a", "dtype": "f4", "depth": 0, "vector": False}],
-            "tensors": [[0]],
-            "uses": ["floatx"],
-            "shapes": [[1]],
-            "features": 0,
-        },
+        "inputs": inputs_of("a"),
         "versions": {"python": "3.11", "ddl_magics": "1", "keras": "3.15.1", "tensorflow": "2.21.0"},
         "signature": {"inputs": [{"name": "", "dtype": "float32", "shape": [3]}], "outputs": []},
         "example": [[0.0, 0.0, 0.0]],
@@ -340,7 +334,7 @@ def test_the_folder_of_a_server(place, tmp_path, monkeypatch, count):
         try:
             found = servers.list_served()
             json.dumps(served_rows.servers(), allow_nan=False)
-            strangers.for_a_terminal(serve.serving(KERNEL))
+            strangers.for_a_terminal(str(serve.serving(KERNEL)))
             for server in found:
                 strangers.in_one_line(servers.describe(server), 1500)
                 repr(server)

@@ -57,6 +57,18 @@ def finished(epochs=2, **fields):
     return folder
 
 
+def inputs_of(*names):
+    """How a model's one input is made of columns with numbers, as the description of an export has it."""
+    columns = [{"name": name, "dtype": "f4", "depth": 0, "vector": False} for name in names]
+    return {
+        "columns": columns,
+        "tensors": [[*range(len(names))]],
+        "uses": ["floatx"],
+        "shapes": [[len(names)]],
+        "features": 0,
+    }
+
+
 def with_model(model, name="digits", events=()):
     """A run that has ended with this Keras model, after these events."""
     artifact = ev.make("artifact", 0, name="model-0.keras", size=1, sha256="0")
