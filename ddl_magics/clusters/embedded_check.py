@@ -47,7 +47,7 @@ def _state(status: Ready | NotStarted | Unreachable) -> str:
         slots = session_details.slots(status.slots, status.free, details)
         return f"Spark {details.get('spark')} at {details.get('master')}, {slots}"
     if isinstance(status, NotStarted):
-        return f"{status.message} for the first run"
+        return status.message
     if isinstance(status, Unreachable):
         return status.message
     assert_never(status)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from html import escape
 from math import isnan
+from pathlib import Path
 from typing import Any
 
 from ..runtime.events import FAILED, FINISHED, LOST, TERMINAL, RawEvent
@@ -106,7 +107,8 @@ def _info(run: Mapping[str, Any], history: History) -> dict[str, Any]:
     if workers and strategy not in ("single", "monitor"):
         facts.append(counted(workers, "worker"))
     info["facts"] = " · ".join(_truncate(str(fact)) for fact in (*facts, run.get("cluster")) if fact)
-    info["next"] = next_step(history, info, Reach(attachable=bool(run.get("attachable"))))
+    folder = Path(run["folder"]) if run.get("folder") else None
+    info["next"] = next_step(history, info, Reach(bool(run.get("attachable")), folder))
     return info
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from ddl_magics.dashboard.state_words import state_word
 from ddl_magics.history import provenance
+from ddl_magics.runtime import events as ev
 from ddl_magics.store import RunRecord, SearchRecord
 from ddl_magics.wording import MAX_QUOTED, nearest, quoted
 
@@ -124,6 +125,10 @@ def _in_field(field: str, text: str) -> Matches:
     if not text:
         raise QueryError(f"{field}: needs a text, such as {field}:{_EXAMPLES.get(field, 'digits')}")
     lowered, values = text.lower(), FIELDS[field]
+    if field == "state" and lowered not in (*_STATES, *map(str.lower, ev.STATES)):
+        raise QueryError(
+            f"no run has the state {quoted(text)}: write one of {', '.join(_STATES)}.{nearest(text, _STATES)}"
+        )
     if field in _EXACT_FIELDS:
         return lambda record: any(lowered == value.lower() for value in values(record))
     if field == "package":
@@ -178,6 +183,7 @@ FIELDS: Mapping[str, Callable[[RunRecord], Any]] = {
 }
 #: Fields that must equal the text; the others contain it.
 _EXACT_FIELDS = frozenset(("tag", "state", "strategy", "search"))
+_STATES = tuple(dict.fromkeys(state_word(state).lower() for state in ev.STATES))
 _EXAMPLES = {"state": "failed", "tag": "paper", "strategy": "allreduce", "package": "keras==3", "cell": "BatchNorm"}
 
 

@@ -29,7 +29,10 @@ def _help(option: Option) -> str:
     """The option's help, with its default while the trait is None."""
     default = option.shown_default
     if option.sets and not default:
-        default = str(getattr(RunSpec, option.name))
+        value = getattr(RunSpec, option.name)
+        default = "" if value is None else str(value)
+    if option.help.endswith("This is the default."):
+        return option.help
     return f"{option.help} None: {default or 'not set'}."
 
 

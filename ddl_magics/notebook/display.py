@@ -69,7 +69,7 @@ def show_live(started: Run | Search, waiting: bool) -> None:
 def _live_view(run: Run, waiting: bool, form: str) -> LiveView:
     from ddl_magics.dashboard.live import LiveView
 
-    info = {name: value for name, value in run.summary.items() if name not in ("state", "attachable")}
+    info = {name: value for name, value in run.summary.items() if name not in ("state", "attachable", "folder")}
     return LiveView({**info, "waiting": waiting}, run.request_stop, form, run.attachable)
 
 

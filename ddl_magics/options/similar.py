@@ -35,7 +35,9 @@ VERBS = {
 
 #: Arguments of Keras that users expect among the options -> where they belong.
 _OF_KERAS = {
-    **dict.fromkeys(("epochs", "verbose", "callbacks", "shuffle", "validation-split", "class-weight"), "model.fit"),
+    **dict.fromkeys(
+        ("epochs", "epoch", "verbose", "callbacks", "shuffle", "validation-split", "class-weight"), "model.fit"
+    ),
     **dict.fromkeys(("optimizer", "loss", "metrics", "jit-compile", "steps-per-execution"), "model.compile"),
     **dict.fromkeys(("lr", "learning-rate", "momentum", "weight-decay"), "the optimizer"),
 }

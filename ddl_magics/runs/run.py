@@ -142,10 +142,11 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Id, name, strategy, workers, cluster, state and attachable: what the static block needs beside the events."""
+        """What the static block needs beside the events. folder: of a run that is no variable of this kernel, or ""."""
         spec = self.spec
         head = {"id": self.id, "name": self.name, "strategy": spec.strategy, "workers": spec.workers}
-        return {**head, "cluster": self.cluster, "state": self.state, "attachable": self.attachable}
+        folder = "" if self._follower else str(self._folder.path)
+        return {**head, "cluster": self.cluster, "state": self.state, "attachable": self.attachable, "folder": folder}
 
     @property
     def tags(self) -> list[str]:

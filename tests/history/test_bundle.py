@@ -331,7 +331,7 @@ def test_the_command_line_exports_and_imports(whole, tmp_path, elsewhere, capsys
     assert "there is no run none" in capsys.readouterr().err
     elsewhere()
     assert main(["import", str(tmp_path / "digits.zip")]) == 0
-    assert "digits is here: %ddl show" in capsys.readouterr().out
+    assert "digits is here: ddl-magics show" in capsys.readouterr().out
     assert main(["runs", "tag:paper", "loss<0.6"]) == 0
     assert "digits" in capsys.readouterr().out
     assert main(["runs", "tag:"]) == 1

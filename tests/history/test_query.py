@@ -43,7 +43,6 @@ def found(text):
         ("the one", "good"),  # two words, of the title
         ('"table 2"', "good"),
         ("state:failed", "bad"),
-        ("state:fail", ""),
         ("-state:failed", "good other"),
         ("tag:paper", "good"),
         ("tag:pap", ""),
@@ -83,6 +82,8 @@ def test_what_a_query_finds(text, names):
     [
         ("stat:failed", "runs have no field 'stat': write one of branch, cell, cluster"),
         ("stat:failed", "Did you mean state?"),
+        ("state:failled", "no run has the state 'failled': write one of queued, starting, running,"),
+        ("state:failled", "Did you mean failed?"),
         ("state:", "state: needs a text, such as state:failed"),
         ("lr<", "lr< needs a number, such as lr<0.5"),
         ("lr<small", "lr< needs a number"),

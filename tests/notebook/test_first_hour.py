@@ -505,6 +505,7 @@ def test_config_shows_what_holds_where_nothing_is_set(shell, capsys):
     text = " ".join(run(shell, "%config Distributed", capsys)[0].split())
     for line in ("None: allreduce.", "None: True where nobody can click", "None: not set."):
         assert line in text, text
+    assert "None: None" not in text and "default. None" not in text
 
 
 def test_livy_without_requests_names_the_package(monkeypatch):

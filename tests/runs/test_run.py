@@ -571,7 +571,7 @@ def test_an_interrupt_stops_the_run_and_keeps_later_cells_from_starting(monkeypa
     cluster = FakeCluster(visible=2)
     run = submit(cluster)
     interrupt(monkeypatch, run, 1)
-    with pytest.raises(RunInterrupted, match="digits is STOPPED; its history and model are kept"):
+    with pytest.raises(RunInterrupted, match="digits is STOPPED; it had not begun to train"):
         wait_in_cell(run, True)
     assert cluster.stopped == [run.id]
     assert "interrupt again" in capsys.readouterr().out

@@ -29,6 +29,9 @@ _OUR_NAMES = re.compile(r"(?m)^%s\.[\w.]*\.(?=\w+(:|$))" % re.escape(__name__.rs
 #: Of the trace in a message: frames that are not the cell's, and the empty lines below.
 _OTHER_FRAMES = re.compile(r'(?m)^ +File "(?!%s").*\n(?:(?! +File ) *\n| {4,}(?!File ).*\n)*' % CELL_FILE)
 
+#: Keras writes parts of some messages in bold.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
 #: Frames of a traceback: "File ..." and what is indented below.
 _TRACE = re.compile(r'(?m)^ +File ".*\n(?: +.*\n)*')
 
@@ -96,7 +99,7 @@ def _is_traced(message: str) -> bool:
 
 
 def _failed(rank: Rank, kind: FailureKind, message: str, text: str = "") -> RankEnd:
-    host = socket.gethostname()
+    host, message, text = socket.gethostname(), _COLOURS.sub("", message), _COLOURS.sub("", text)
     return RankEnd("failed", Failure(rank.config.rank, host, kind, message[:MAX_MESSAGE_CHARACTERS], text))
 
 

@@ -67,3 +67,11 @@ def test_the_traceback_has_the_cells_lines_of_the_graph_alone(message):
 
 def test_our_exceptions_are_shown_without_the_name_of_their_module():
     assert _traceback(NotANumber(0, "the loss is NaN")) == "NotANumber: the loss is NaN\n"
+
+
+def test_bold_words_of_a_message_are_plain():
+    def fail():
+        raise ValueError("\x1b[1mInput 0 with name 'x'\x1b[0m has rank 1")
+
+    failure = observe(fail, RANK).failure
+    assert failure.message == "ValueError: Input 0 with name 'x' has rank 1" and "\x1b" not in failure.traceback

@@ -38,7 +38,7 @@ def supervisor(ends):
     return started, child
 
 
-def test_what_a_cell_has_started_ends_with_a_supervisor_that_():
+def test_what_a_cell_has_started_ends_with_a_supervisor_that_is_killed():
     started, child = supervisor(ends=False)
     assert not has_ended(child)
     started.kill()
