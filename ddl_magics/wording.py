@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 
-from ddl_magics.runtime.wording import counted, in_bytes
+from ddl_magics.runtime.wording import COLOUR, counted, in_bytes
 
 __all__ = ["aligned", "counted", "first_line", "in_bytes", "nearest", "plain", "quoted", "visible", "visible_print"]
 
@@ -13,7 +13,7 @@ MAX_QUOTED = 80
 #: What steers a terminal, or turns the direction of its text; tabs and ends of lines do not.
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 #: The same, but for colours and what goes back within a line, as progress bars do.
-_STEERING_PRINT = re.compile(rf"(?P<harmless>\x1b\[[0-9;]*m|[\r\b])|{_STEERING.pattern}")
+_STEERING_PRINT = re.compile(rf"(?P<harmless>{COLOUR}|[\r\b])|{_STEERING.pattern}")
 
 
 def quoted(text: str) -> str:

@@ -46,9 +46,7 @@ def _state(status: Ready | NotStarted | Unreachable) -> str:
         details = status.details
         slots = session_details.slots(status.slots, status.free, details)
         return f"Spark {details.get('spark')} at {details.get('master')}, {slots}"
-    if isinstance(status, NotStarted):
-        return status.message
-    if isinstance(status, Unreachable):
+    if isinstance(status, NotStarted | Unreachable):
         return status.message
     assert_never(status)
 

@@ -27,12 +27,12 @@ _log = logging.getLogger(__name__)
 
 def _help(option: Option) -> str:
     """The option's help, with its default while the trait is None."""
+    if option.help.endswith("This is the default."):
+        return option.help
     default = option.shown_default
     if option.sets and not default:
         value = getattr(RunSpec, option.name)
         default = "" if value is None else str(value)
-    if option.help.endswith("This is the default."):
-        return option.help
     return f"{option.help} None: {default or 'not set'}."
 
 

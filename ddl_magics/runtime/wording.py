@@ -1,5 +1,10 @@
 """Wording that several messages share."""
 
+import re
+
+#: A code of a terminal for colours and bold letters, as a pattern.
+COLOUR = r"\x1b\[[0-9;]*m"
+
 
 def counted(number: int, noun: str) -> str:
     """ "1 slot", "2 slots"."""
@@ -12,3 +17,8 @@ def in_bytes(size: float) -> str:
         if size >= bytes_of_one:
             return "%.3g %s" % (size / bytes_of_one, unit)
     return "%.0f kB" % (size / 1e3)
+
+
+def without_colours(text: str) -> str:
+    """The text without what makes it coloured or bold in a terminal."""
+    return re.sub(COLOUR, "", text)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from nbformat import NotebookNode
 from ddl_magics import store
 from ddl_magics.runs import ending
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.wording import without_colours
 from ddl_magics.store import RunFolder, RunRecord, SearchFolder, SearchRecord, owner
 from ddl_magics.wording import visible_print
 
@@ -34,7 +34,6 @@ POLL_SECONDS = 1.0
 #: Exit statuses. One that a signal has ended has 128 and the number of the signal.
 FAILED, STOPPED = 1, 3
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _STANDARD_ERROR = 2
 
 
@@ -200,7 +199,7 @@ class _Client(NotebookClient):
 
 
 def _report(text: str) -> None:
-    text = visible_print(text if sys.stdout.isatty() else _COLOURS.sub("", text))
+    text = visible_print(text if sys.stdout.isatty() else without_colours(text))
     print(text, end="", flush=True)
 
 

@@ -13,6 +13,7 @@ from ..rank.rank import Rank
 from ..rank_end import Failure, FailureKind, RankEnd
 from ..stopping import NotANumber, StopRun
 from ..tf_distribute.cluster import is_of_a_peer
+from ..wording import without_colours
 
 MAX_MESSAGE_CHARACTERS = 2_000
 MAX_TRACEBACK_CHARACTERS = 20_000
@@ -28,9 +29,6 @@ _OUR_NAMES = re.compile(r"(?m)^%s\.[\w.]*\.(?=\w+(:|$))" % re.escape(__name__.rs
 
 #: Of the trace in a message: frames that are not the cell's, and the empty lines below.
 _OTHER_FRAMES = re.compile(r'(?m)^ +File "(?!%s").*\n(?:(?! +File ) *\n| {4,}(?!File ).*\n)*' % CELL_FILE)
-
-#: Keras writes parts of some messages in bold.
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 #: Frames of a traceback: "File ..." and what is indented below.
 _TRACE = re.compile(r'(?m)^ +File ".*\n(?: +.*\n)*')
@@ -99,8 +97,8 @@ def _is_traced(message: str) -> bool:
 
 
 def _failed(rank: Rank, kind: FailureKind, message: str, text: str = "") -> RankEnd:
-    host, message, text = socket.gethostname(), _COLOURS.sub("", message), _COLOURS.sub("", text)
-    return RankEnd("failed", Failure(rank.config.rank, host, kind, message[:MAX_MESSAGE_CHARACTERS], text))
+    message = without_colours(message)[:MAX_MESSAGE_CHARACTERS]  # Keras writes parts of some in bold
+    return RankEnd("failed", Failure(rank.config.rank, socket.gethostname(), kind, message, without_colours(text)))
 
 
 def _traceback(error: BaseException) -> str:
