@@ -32,10 +32,12 @@ class RunReader:
         info, reach: as `dashboard/next_step.py` takes them.
         last_seen: time of the newest event, in seconds since the epoch.
         damaged: number of lines and events that could not be read.
+        fed: number of events that the histories have got.
     """
 
     def __init__(self, record: RunRecord) -> None:
         self.lock = threading.Lock()
+        self.fed = 0
         workers = record.spec.get("workers")
         workers = workers if isinstance(workers, int) else 1
         self.info: dict[str, Any] = {
@@ -121,6 +123,7 @@ class RunReader:
 
     def _feed(self, event: ev.Event) -> None:
         self.history.feed([event.raw])
+        self.fed += 1
         self.last_seen = event.time
 
 

@@ -25,11 +25,17 @@ MAX_PAGES = 64
 
 @dataclass
 class _Page:
-    """A page in a browser. `pending`: the newest message had no room for all changes."""
+    """A page in a browser.
+
+    Attributes:
+        pending: the newest message had no room for all changes.
+        fed: `RunReader.fed` of the newest message. Another page's request may have read on since.
+    """
 
     reader: RunReader
     packer: Packer
     pending: bool = False
+    fed: int = 0
 
 
 class ViewService:
@@ -57,7 +63,7 @@ class ViewService:
                 packed = page.packer.full(time.time(), reader.last_seen)
             else:
                 packed = page.packer.update(time.time(), reader.last_seen)
-            page.pending = packed.has_more
+            page.pending, page.fed = packed.has_more, reader.fed
             return {
                 "page": page_id,
                 "message": packed.message,
@@ -80,7 +86,9 @@ class ViewService:
         """Whether `update` would return anything new to the page."""
         reader = self._reader(record)
         page = self._page(page_id, reader)
-        if page is None or page.packer.number != number or page.pending or reader.has_grown() or reader.behind:
+        if page is None or page.packer.number != number or page.pending or page.fed != reader.fed:
+            return True
+        if reader.has_grown() or reader.behind:
             return True
         return record.over and not reader.history.over
 

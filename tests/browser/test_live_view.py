@@ -288,6 +288,28 @@ def test_far_below_the_fold_a_view_is_drawn_after_a_reload_and_says_that_its_ker
     expect(notebook.output(15).first).to_be_hidden()  # "Error displaying widget: model not found"
 
 
+CARD = """\
+from ddl_magics.notebook.display import Cards
+Cards(get_ipython(), lambda run: True).show(run)"""
+
+
+@pytest.mark.slow
+def test_after_a_reload_in_mid_run_each_view_of_it_says_within_seconds_that_its_kernel_has_ended(lab, notebook):
+    real = REAL.replace("show_live(begin", "show_live(run := begin")
+    notebook.open(lab.write("restarted.ipynb", real, CARD), fresh=True)
+    notebook.run_all()
+    expect(notebook.view.locator(".ddl-chip")).to_have_text(["RUNNING"] * 2)
+    notebook.reload()
+    expect(notebook.view.locator(".ddl-chip")).to_have_text(["RUNNING"] * 2)
+    notebook.restart()
+    lost = notebook.page.locator(".ddl-stored .ddl-run[data-state=LOST]")
+    expect(lost).to_have_count(2, timeout=10_000)
+    for view in lost.all():
+        expect(view).to_be_visible()
+        expect(view.locator("canvas").first).to_be_visible()
+    expect(notebook.page.locator(".ddl-run[data-state=RUNNING]:visible")).to_have_count(0)
+
+
 def test_a_monitor_shows_what_has_moved_and_offers_the_cell(lab, notebook):
     source = """\
 from ddl_magics.dashboard.live import LiveView

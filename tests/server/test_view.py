@@ -145,6 +145,18 @@ async def test_a_run_that_is_attached_again_is_no_longer_lost(look):
     assert page.parts["state"]["state"] == ev.RUNNING and page.parts["latest"] == {"loss": 0.5}
 
 
+async def test_each_of_two_pages_is_told_what_the_other_ones_request_has_read(look):
+    folder = stored(events=list(training())[:8])
+    views = [await look(folder), await look(folder)]
+    append(folder, [steps(0, 0, step=10, loss=0.5)])
+    views = [await look(folder, view, wait=5) for view in views]
+    assert [list(view["message"]["latest"]) for view in views] == [["loss"]] * 2
+    kill_owner(folder)
+    views = [await look(folder, view, wait=5) for view in views]
+    assert [view["message"]["state"]["state"] for view in views] == [ev.LOST] * 2
+    assert [await look(folder, view) for view in views] == [None, None]
+
+
 async def test_a_long_run_is_read_from_its_snapshot_on(look, monkeypatch):
     monkeypatch.setattr(view_service, "READ_SECONDS", 0.0)
     folder, page = long(workers=16, steps=10**6, bucket=1000), Page()
