@@ -11,6 +11,7 @@ from typing import Any
 from ddl_magics.commands.answer import moment
 from ddl_magics.options.redaction import masked
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.driver.run_result import why_stopped
 from ddl_magics.search.view import SearchView, TrialRow
 from ddl_magics.store import RunRecord, SearchRecord
 
@@ -20,7 +21,7 @@ RUN: Mapping[str, str] = {
     "name": "of the run, and of its variable",
     "title": "that was given in the panel, or empty",
     "state": "QUEUED, PREFLIGHT, SUBMITTED, WAITING, RUNNING, STOPPING, STOPPED, FINISHED, FAILED or LOST",
-    "reason": "why it failed or was lost, or what its state waits for; or empty",
+    "reason": "why it failed, was lost or was stopped, or what its state waits for; or empty",
     "cluster": "where it runs",
     "strategy": "of the training",
     "workers": "number of workers",
@@ -86,8 +87,10 @@ def of_run(record: RunRecord) -> dict[str, Any]:
 
 
 def _reason(record: RunRecord) -> str:
-    if record.state in (ev.FINISHED, ev.STOPPED):
+    if record.state == ev.FINISHED:
         return ""
+    if record.state == ev.STOPPED:
+        return why_stopped(record.message)
     return str((record.failure or {}).get("message") or record.message)
 
 

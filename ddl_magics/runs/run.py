@@ -34,6 +34,7 @@ from ddl_magics.runs.tracking import tracking_data
 from ddl_magics.runs.variables import Variables, has_variables
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.data.transform import read as read_transform
+from ddl_magics.runtime.driver.run_result import why_stopped
 from ddl_magics.runtime.monitoring.sources import REFERENCE_FILE
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.strategies import ENSEMBLE
@@ -132,12 +133,14 @@ class Run:
 
     @property
     def reason(self) -> str:
-        """Why the run failed or was lost, in one line; else ""."""
+        """Why the run failed, was lost or was stopped, as a pruned trial is, in one line; else ""."""
         failure = self._timeline.failure
         if self.state == ev.FAILED and failure:
             number = failure.get("rank", ev.JOB)
             rank = "" if number == ev.JOB else f"rank {number}: "
             return rank + next(iter(str(failure.get("message", "")).splitlines()), "")
+        if self.state == ev.STOPPED:
+            return why_stopped(next((end.message for end in ev.select(ev.State, reversed(self.events))), ""))
         return self._last_message() if self.state == ev.LOST else ""
 
     @property

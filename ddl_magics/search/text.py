@@ -15,7 +15,8 @@ from ddl_magics.wording import aligned, counted, visible
 SHOWN_TRIALS = 20
 #: Searches in the list of them, at most.
 SHOWN_SEARCHES = 10
-MAX_REASON = 80
+#: Of a trial that has failed; why one was pruned is shorter.
+MAX_REASON = 500
 
 
 def searches_table(records: Sequence[SearchRecord]) -> list[str]:

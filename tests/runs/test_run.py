@@ -205,6 +205,14 @@ def test_a_stop_request_of_another_process_is_heard():
     assert run.state == ev.STOPPED and cluster.stopped == [run.id]
 
 
+def test_a_run_says_why_it_was_stopped():
+    pruned = "pruned after epoch 1: score 0.1 was not among the best third of the trials"
+    end = state(ev.STOPPED, f"stopped: {pruned}; the model and its history are kept")
+    run = submit(FakeCluster([*list(training())[:-1], end])).wait(10)
+    assert run.reason == pruned and pruned in repr(run)
+    assert Run.stored(store.find_run(run.id)).reason == pruned
+
+
 def test_the_notebook_stops_a_run_whose_driver_forgot_its_timeout(monkeypatch):
     monkeypatch.setattr(follower, "TIMEOUT_GRACE_SECONDS", 0.0)
     cluster = FakeCluster(visible=2)

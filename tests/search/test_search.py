@@ -212,6 +212,7 @@ def test_asha_ends_the_worse_trials_and_says_why(begin):
     assert states(search)[:3] == ["finished", "pruned", "finished"]
     row = search.view.rows[1]
     assert row.reason == bad.stopped[2:] and row.epochs == 1 and row.value == 0.1
+    assert row.reason in str(search), "no mouse uncovers the rest of it there"
 
 
 def test_a_death_of_the_machine_is_tried_again_and_an_exception_is_not(begin):

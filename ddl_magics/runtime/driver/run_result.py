@@ -169,6 +169,12 @@ def _judge_stop(record: AttemptRecord, asked_at: float, now: float) -> RunResult
     return RunResult(STOPPED, message, must_cancel=True)
 
 
+def why_stopped(message: str) -> str:
+    """Why or when a run was stopped, from the message of its end: "pruned after epoch 1: ..."; else ""."""
+    text = message.split("; ", 1)[0]
+    return text[len("stopped") :].lstrip(":, ") if text.startswith("stopped") else ""
+
+
 def _failed(failure: Failure, must_cancel: bool = True) -> RunResult:
     source = "" if failure.rank == JOB else "rank %d on %s: " % (failure.rank, failure.host)
     return RunResult(FAILED, source + failure.message, failure, must_cancel)

@@ -4,7 +4,14 @@ import dataclasses
 
 import pytest
 
-from ddl_magics.runtime.driver.run_result import PEER_GRACE_SECONDS, SPARK_GRACE_SECONDS, AttemptRecord, TimedEnd, judge
+from ddl_magics.runtime.driver.run_result import (
+    PEER_GRACE_SECONDS,
+    SPARK_GRACE_SECONDS,
+    AttemptRecord,
+    TimedEnd,
+    judge,
+    why_stopped,
+)
 from ddl_magics.runtime.rank_end import Failure, RankEnd
 
 
@@ -67,6 +74,18 @@ def test_a_stop_ends_by_force():
     record.stop_asked_at, record.stop_deadline = 0, 20
     assert judge(record, 19) is None
     assert (judge(record, 21).state, judge(record, 21).must_cancel) == ("STOPPED", True)
+
+
+@pytest.mark.parametrize("reason", ["", "pruned after epoch 1: score 0.1 was not among the best third of the trials"])
+def test_why_a_run_was_stopped_is_in_its_message(reason):
+    record = received(2, r0=(end("stopped"), 1), r1=(end("stopped"), 1))
+    record.stop_asked_at, record.stop_deadline, record.stop_reason = 0, 20, f": {reason}" if reason else ""
+    assert why_stopped(judge(record, 2).message) == reason
+    record.ends.clear()
+    assert why_stopped(judge(record, 21).message).startswith(f"{reason}, by force" if reason else "by force")
+    record.stop_deadline = 0
+    assert why_stopped(judge(record, 21).message) == "before the workers started"
+    assert why_stopped("all workers finished") == ""
 
 
 def test_spark_has_the_word_when_no_rank_has():
