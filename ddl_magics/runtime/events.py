@@ -35,6 +35,9 @@ FAILED: Final = "FAILED"
 STATES = (QUEUED, PREFLIGHT, SUBMITTED, WAITING, RUNNING, STOPPING, STOPPED, FINISHED, FAILED, LOST)
 TERMINAL = frozenset((STOPPED, FINISHED, FAILED, LOST))
 
+#: The states of a worker before the cell can run there.
+WORKER_STARTING, WORKER_LOADING = LOADING_STATES = ("starting", "loading TensorFlow")
+
 _TEXT: Schema = {"type": "string"}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
 _NUMBER: Schema = {"type": "number"}

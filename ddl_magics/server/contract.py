@@ -51,6 +51,7 @@ def constants() -> dict[str, Any]:
         "SPREAD": tuple(SPREAD),
         "ENDED_TRIAL_STATES": list(ENDED_TRIAL_STATES),
         "TERMINAL_STATES": [state for state in ev.STATES if state in ev.TERMINAL],
+        "LOADING_STATES": ev.LOADING_STATES,
         "STATE_WORDS": STATE_WORDS,
         "STRATEGY_TITLES": STRATEGY_TITLES,
         "RUN_TYPE": RUN_TYPE,

@@ -619,6 +619,7 @@ export const DEVICES = ["gpu","cpu","memory","data"] as const;
 export const SPREAD = ["low","median","high"] as const;
 export const ENDED_TRIAL_STATES = ["finished","pruned","failed"] as const;
 export const TERMINAL_STATES = ["STOPPED","FINISHED","FAILED","LOST"] as const;
+export const LOADING_STATES = ["starting","loading TensorFlow"] as const;
 export const STATE_WORDS = {"PREFLIGHT":"STARTING","SUBMITTED":"STARTING","WAITING":"STARTING"} as const;
 export const STRATEGY_TITLES = {"allreduce":"all-reduce","ps":"parameter server","single":"one process","average":"weights averaged","ensemble":"ensemble","monitor":"monitor","tf-allreduce":"TensorFlow's all-reduce","tf-ps":"TensorFlow's parameter servers"} as const;
 export const RUN_TYPE = "application/vnd.ddl-magics.run+json";

@@ -90,7 +90,7 @@ class _Worker:
         listener = self._meet()
         threads = self._limit_threads()
         os.environ.update(gpus.environment(self._peers["gpus"]))  # CUDA reads it when it is first used
-        self._report_state("loading TensorFlow", threads)
+        self._report_state(events.WORKER_LOADING, threads)
         from ..cell import ending, execution
         from ..rank import pulse
         from ..rank.rank import Rank
@@ -125,7 +125,7 @@ class _Worker:
 
             listener = PeerListener(config.host, config.credentials, config.rank, config.attempt, config.workers)
         threading.Thread(target=self._listen, daemon=True).start()
-        self._report_state("starting", 1)
+        self._report_state(events.WORKER_STARTING, 1)
         address = list(listener.address) if listener else None
         self._channel.send_json(messages.RANK_READY, {"address": address})
         if config.spec.provenance is not False:  # while the rank waits anyway

@@ -3,7 +3,7 @@
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { IRunningSessionManagers } from "@jupyterlab/running";
 import type { RunRow, SearchRow } from "../generated";
-import { progressOf, title } from "../panel/format";
+import { progressOf, title, wordOf } from "../panel/format";
 import { isSearch } from "../panel/runlist";
 import { COMMANDS } from "./commandids";
 import { runsIcon } from "./icon";
@@ -39,8 +39,8 @@ function runningItem(app: JupyterFrontEnd, { trans }: IRuns, run: RunRow | Searc
   return {
     icon: () => runsIcon,
     label: () => title(run),
-    detail: () => progressOf(run, trans) || run.state,
-    labelTitle: () => [title(run), run.state, run.cluster, run.notebook].filter(Boolean).join("\n"),
+    detail: () => progressOf(run, trans) || wordOf(run),
+    labelTitle: () => [title(run), wordOf(run), run.cluster, run.notebook].filter(Boolean).join("\n"),
     open: () => void app.commands.execute(COMMANDS.open, { run: run.id }),
     shutdown: () => void app.commands.execute(COMMANDS.stop, { run: run.id }),
   };

@@ -7,7 +7,7 @@ import { EmptyView, emptyReason } from "./empty";
 import type { Connection, PanelFeed } from "./feed";
 import { FilterBar } from "./filterbar";
 import { Finder } from "./finder";
-import { activity, title } from "./format";
+import { activity, title, wordOf } from "./format";
 import { ListView } from "./list";
 import { type ListFilter, listItems } from "./listfilter";
 import type { IServerFeed } from "./serverfeed";
@@ -46,7 +46,7 @@ export class PanelView {
     this.draw();
   };
   private readonly announceEnd = (_: unknown, row: RunRow | SearchRow) =>
-    setText(this.announcement, `${title(row)}: ${row.state}`);
+    setText(this.announcement, `${title(row)}: ${wordOf(row)}`);
   /** The searches whose trials are shown. */
   private readonly unfolded = new Set<string>();
 

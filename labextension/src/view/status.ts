@@ -2,6 +2,7 @@
 
 import { age, number, percent, plural } from "./format";
 import type { Numbers, RunModel } from "./model";
+import { activity } from "./phases";
 
 /** The kernel sends a message every second; without one for this long, it is busy or gone. */
 export const SILENT_SECONDS = 20;
@@ -17,7 +18,7 @@ const WAITS: readonly (readonly [string, keyof Numbers])[] = [
 /** Smaller shares of the step time are left out. */
 const SHARE = 0.05;
 
-/** "epoch 8 of 10 · step 412 of 938 · 70 % computing, 30 % waiting for data · updated 0.8 s ago". */
+/** Before the first step what the run does; then "epoch 8 of 10 · step 412 of 938 · 70 % computing, 30 % waiting for data · updated 0.8 s ago". */
 export function status(model: RunModel): string {
   const { progress, state } = model;
   if (!progress || !state) return "";
@@ -32,6 +33,7 @@ export function status(model: RunModel): string {
       parts.push(`step ${number(step)}${steps ? ` of ${number(steps)}` : ""}`);
     }
   }
+  if (activity(model)) parts.push(activity(model));
   if (!model.over) parts.push(...stepTime(model));
   if (isSilent(model)) parts.push(`no message from the kernel for ${age(model.now() - model.lastSeen)}`);
   else if (progress.last_seen !== null && state.started !== null && !model.over) {

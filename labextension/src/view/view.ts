@@ -9,7 +9,7 @@ import { Logs } from "./logs";
 import type { RunModel } from "./model";
 import { Monitor } from "./monitor";
 import { Notice } from "./notice";
-import { Phases } from "./phases";
+import { Phases, stateWord } from "./phases";
 import { isSilent, status } from "./status";
 import { outliers, slowness } from "./stragglers";
 import { Table } from "./table";
@@ -17,10 +17,9 @@ import { Table } from "./table";
 /** Above this number of ranks, a heat map and the outliers replace the table of all ranks. */
 const MAX_TABLE_ROWS = 16;
 
-function emptyText(isMonitor: boolean, over: boolean, running: boolean): string {
+function emptyText(isMonitor: boolean, over: boolean): string {
   if (isMonitor) return over ? "No request was logged." : "Waiting for the first requests of the log.";
-  if (over) return "This run reported no steps.";
-  return `${running ? "TensorFlow starts on the workers. " : ""}The charts appear with the first steps.`;
+  return over ? "This run reported no steps." : "The charts appear with the first steps.";
 }
 
 export interface RunViewOptions {
@@ -85,16 +84,15 @@ export class RunView extends LiveView {
       return;
     }
     this.identify(`run ${run.name}`, state.state, run.id);
-    setText(this.announcement, `${run.name}: ${this.model.state?.state}`);
+    setText(this.announcement, `${run.name}: ${stateWord(this.model.state?.state ?? "")}`);
     this.header.draw(model);
     this.notice.draw(model);
     this.charts.draw(model);
     this.monitor.draw(model.monitor);
-    const isBefore = run.strategy !== "monitor" && this.charts.element.hidden;
-    this.phases.draw(state.state, isBefore);
+    this.phases.draw(model);
     const isEmpty = [this.charts, this.notice, this.monitor].every(({ element }) => element.hidden);
     setVisible(this.empty, isEmpty);
-    setText(this.empty, emptyText(run.strategy === "monitor", model.over, state.state === "RUNNING"));
+    setText(this.empty, emptyText(run.strategy === "monitor", model.over));
     this.drawWorkers();
     this.logs.draw(model);
     this.tick();
