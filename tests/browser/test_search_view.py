@@ -16,6 +16,14 @@ display(live.widget)
 """
 
 
+#: The texts that are cut, or stand outside of the view. In an SVG, labels may reach over its edge.
+CUT = """view => [...view.querySelectorAll("h3, span, button, td, th, p")]
+    .filter(e => e.offsetParent && !e.closest(".ddl-visually-hidden"))
+    .filter(e => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX != "visible"
+        || e.getBoundingClientRect().right > view.getBoundingClientRect().right)
+    .map(e => e.textContent)"""
+
+
 @pytest.fixture
 def shown(lab, notebook):
     """`shown(trials)`: the view of a search with so many trials that have ended, and three that train."""
@@ -57,6 +65,15 @@ def test_trials_are_chosen_and_stopped(shown, notebook):
     notebook.run_cell(2)
     expect(view.locator(".ddl-chip")).to_have_text("FINISHED")
     expect(view.locator(".ddl-times")).to_have_text("took 6:12")
+
+    notebook.page.set_viewport_size({"width": 390, "height": 900})  # a phone's
+    try:
+        notebook.page.evaluate("window.jupyterapp.shell.collapseLeft()")
+        notebook.page.wait_for_function("(w => w > 200 && w < 390)(document.querySelector('.ddl-search').clientWidth)")
+        assert view.evaluate(CUT) == []
+        assert notebook.serious(".ddl-search") == []
+    finally:
+        notebook.page.set_viewport_size({"width": 1280, "height": 1000})
 
 
 @pytest.mark.slow

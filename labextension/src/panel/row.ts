@@ -4,7 +4,7 @@ import type { Listed } from "../api";
 import type { RunRow, SearchRow } from "../generated";
 import type { Translation } from "../translation";
 import { h, setAttribute, setAttributes, setText, setVisible } from "../view/dom";
-import { duration } from "../view/format";
+import { dateTime, duration } from "../view/format";
 import { stateWord } from "../view/phases";
 import { bestOf, dateOrTime, elapsed, location, parameters, progressOf, rowLabel, sampler, score, shownState, size, title } from "./format"; // biome-ignore format: texts
 import { isReadable, isSearch } from "./runlist";
@@ -25,6 +25,7 @@ export class RowView {
   private readonly size = h("span", { class: "ddl-row-size" });
   private readonly location = h("span", { class: "ddl-row-location" });
   private readonly labels = h("span", { class: "ddl-row-labels" });
+  private readonly began = h("span", { class: "ddl-row-began" });
 
   constructor(private readonly trans: Translation) {
     this.element = h(
@@ -33,7 +34,7 @@ export class RowView {
       h("span", { class: "ddl-row-line" }, this.fold, this.chip, this.name, this.time),
       h("span", { class: "ddl-row-line" }, this.track, this.progress),
       h("span", { class: "ddl-row-line" }, this.loss, this.sparkline.element, this.size),
-      h("span", { class: "ddl-row-line" }, this.labels, this.location),
+      h("span", { class: "ddl-row-line" }, this.labels, this.location, this.began),
     );
   }
 
@@ -45,21 +46,21 @@ export class RowView {
       "data-state": stateOf(row) ?? "UNREADABLE",
       "aria-label": rowLabel(row, search, this.trans),
     });
-    this.drawHead(row, search, now);
+    this.drawHead(row, now);
     this.drawProgress(row);
     this.drawScore(row, search);
-    this.drawPlace(row, search);
+    this.drawPlace(row, search, now);
   }
 
-  private drawHead(row: Listed, search: SearchRow | null, now: number): void {
+  private drawHead(row: Listed, now: number): void {
     setVisible(this.fold, isSearch(row));
     setText(this.chip, stateWord(stateOf(row) ?? this.trans.__("UNREADABLE")));
     setText(this.name, title(row));
     const named = !isSearch(row) && isReadable(row) && row.title ? `${row.title} (${row.name})` : title(row);
     setAttribute(this.name, "title", named);
-    // Of a trial, how long it took tells more than when it began.
-    const lasting = row.live || search ? readable(row) : null;
-    setText(this.time, lasting ? duration(elapsed(lasting, now)) : dateOrTime(row.created, now));
+    const work = readable(row);
+    setText(this.time, work ? duration(elapsed(work, now)) : "");
+    setAttribute(this.time, "title", work ? this.trans.__("from its start, with waiting") : undefined);
   }
 
   private drawProgress(row: Listed): void {
@@ -80,13 +81,15 @@ export class RowView {
     setText(this.size, run && !search ? size(run, trans) : "");
   }
 
-  private drawPlace(row: Listed, search: SearchRow | null): void {
+  private drawPlace(row: Listed, search: SearchRow | null, now: number): void {
     const run = isSearch(row) || !isReadable(row) ? null : row;
     const work = readable(row);
     const sampled = run && search ? parameters(run) : null;
     const kind = isSearch(row) ? sampler(row, this.trans) : "";
     setText(this.location, sampled ?? [kind, work ? location(work) : ""].filter(Boolean).join(" · "));
     setAttribute(this.location, "title", sampled ?? [kind, work?.cluster, work?.notebook].filter(Boolean).join("\n"));
+    setText(this.began, dateOrTime(row.created, now));
+    setAttribute(this.began, "title", this.trans.__("began %1", dateTime(row.created)));
     const labels = run?.labels ?? [];
     this.labels.replaceChildren(...labels.map((label) => h("span", { class: "ddl-row-label", title: label }, label)));
   }

@@ -40,8 +40,8 @@ export interface TableOptions {
 
 export class TrialTable {
   readonly element: HTMLElement;
-  private readonly head = h("tr");
-  private readonly body = h("tbody");
+  private readonly head = h("tr", { role: "row" });
+  private readonly body = h("tbody", { role: "rowgroup" });
   private readonly more: HTMLButtonElement;
   private readonly compare: HTMLButtonElement;
   /** The trials that are to be compared. */
@@ -53,7 +53,9 @@ export class TrialTable {
   private limit = ROWS;
 
   constructor(private readonly options: TableOptions) {
-    const table = h("table", { "aria-label": "trials" }, h("thead", {}, this.head), this.body);
+    // In narrow places the cells are no table's for the style sheet, and so for a screen reader only by their roles.
+    const head = h("thead", { role: "rowgroup" }, this.head);
+    const table = h("table", { role: "table", "aria-label": "trials" }, head, this.body);
     this.more = button("", () => this.showMore(), { class: "ddl-more" });
     this.compare = button("", () => options.onCompare?.([...this.chosen]), { class: "ddl-compare-trials" });
     this.element = scrollBox("ddl-table ddl-trials", "trials", table, this.more);
@@ -86,7 +88,8 @@ export class TrialTable {
       ...this.columns.map(({ id, title, hint, left }) => {
         const sorted = this.order.column === id ? (this.order.descending ? "descending" : "ascending") : undefined;
         const sort = button(title, () => this.sort(id, model.info?.direction ?? "max"), { class: "ddl-sort" });
-        return h("th", { scope: "col", class: left && "ddl-left", "aria-sort": sorted, title: hint }, sort);
+        const attributes = { scope: "col", role: "columnheader", class: left && "ddl-left", "aria-sort": sorted };
+        return h("th", { ...attributes, title: hint }, sort);
       }),
     );
   }
@@ -113,7 +116,6 @@ export class TrialTable {
     setAttribute(pick, "aria-pressed", String(picked));
     choose.disabled = !trial.run;
     setText(state, stateOf(trial, emphasis.best.has(trial.number)));
-    setAttribute(state, "title", trial.reason || undefined);
     setVisible(stop, trial.state === "training" && !model.over && !model.info?.waiting);
     this.columns.slice(2).forEach((column, i) => {
       const cell = cells[i];
@@ -138,11 +140,12 @@ export class TrialTable {
       else this.chosen.delete(trial);
       this.drawCompare();
     });
-    const cells = this.columns.slice(2).map(() => h("td"));
+    const cells = this.columns.slice(2).map(({ title }) => h("td", { role: "cell", "data-title": title }));
     const { onCompare, onOpen } = this.options;
-    const first = h("td", { class: "ddl-left" }, ...(onCompare ? [choose, " "] : []), pick);
-    const second = h("td", { class: "ddl-left ddl-trial-state" }, state, " ", ...(onOpen ? [open, " "] : []), stop);
-    const row = { element: h("tr", {}, first, second, ...cells), choose, pick, stop, state, cells };
+    const first = h("td", { role: "cell", class: "ddl-left" }, ...(onCompare ? [choose, " "] : []), pick);
+    const parts = [state, " ", ...(onOpen ? [open, " "] : []), stop];
+    const second = h("td", { role: "cell", class: "ddl-left ddl-trial-state" }, ...parts);
+    const row = { element: h("tr", { role: "row" }, first, second, ...cells), choose, pick, stop, state, cells };
     this.rows.set(trial, row);
     return row;
   }

@@ -17,12 +17,13 @@ interface Column {
   text: (worker: Worker) => string;
   /** A percentage that is also drawn as a bar. */
   meter?: (numbers: Numbers) => number;
+  /** Says how much slower than the median a worker is that holds the others back. */
+  judges?: true;
 }
 
 interface Row {
   element: HTMLTableRowElement;
   cells: [Column, HTMLTableCellElement][];
-  verdict: HTMLTableCellElement;
 }
 
 /** Longer texts get a tooltip, because the column may be too narrow for them. */
@@ -30,7 +31,7 @@ const LONG = 20;
 
 const NO_GPU = "no GPU";
 
-const BEHIND = "how many times slower than the median of the workers, if it holds them back";
+const SLOWER = "“slower”: than the median of the workers, which wait for it";
 
 const isPs = (model: RunModel) => model.run?.strategy === "ps";
 const hasSumming = (model: RunModel) => model.ranks().some(({ numbers }) => numbers.summing > 0);
@@ -84,9 +85,10 @@ const COLUMNS: readonly Column[] = [
   },
   {
     title: "compute, ms/step",
-    hint: "time of a step without waiting",
+    hint: `time of a step without waiting; ${SLOWER}`,
     when: (model) => !isPs(model),
     text: ({ numbers }) => number(numbers.compute),
+    judges: true,
   },
   {
     title: "waiting",
@@ -123,9 +125,10 @@ const COLUMNS: readonly Column[] = [
   },
   {
     title: "samples/s",
-    hint: "rows that it trains in a second; the chart has the sum over all workers",
+    hint: `rows that it trains in a second; the chart has the sum over all workers; ${SLOWER}`,
     when: isPs,
     text: ({ numbers }) => number(numbers.rate),
+    judges: true,
   },
   {
     title: "staleness",
@@ -158,12 +161,11 @@ export class Table {
   draw(model: RunModel, workers: readonly Worker[], ratios: Map<number, number>): void {
     setVisible(this.element, workers.length > 0);
     const columns = COLUMNS.filter((column) => column.when?.(model) ?? true);
-    const titles = [...columns.map((column) => column.title), "behind median"];
-    const hints = [...columns.map((column) => column.hint), BEHIND];
-    if (this.titles !== titles.join()) {
-      this.titles = titles.join();
-      const heads = titles.map((title, i) =>
-        h("th", { scope: "col", class: classOf(columns[i]), title: hints[i] }, title),
+    const titles = columns.map((column) => column.title).join();
+    if (this.titles !== titles) {
+      this.titles = titles;
+      const heads = columns.map((column) =>
+        h("th", { scope: "col", class: classOf(column), title: column.hint }, column.title),
       );
       this.head.replaceChildren(...heads);
       this.rows.clear();
@@ -171,10 +173,10 @@ export class Table {
     const failed = model.state?.failure?.rank;
     const elements = workers.map((worker) => {
       const { rank, state, message } = worker.info;
-      const { element, cells, verdict } = this.row(rank, columns);
-      for (const [column, cell] of cells) drawCell(cell, column, worker);
+      const { element, cells } = this.row(rank, columns);
       const lag = slower(ratios.get(rank));
-      setText(verdict, rank === failed ? "failed" : lag || UNKNOWN);
+      const verdict = rank === failed ? "failed" : lag;
+      for (const [column, cell] of cells) drawCell(cell, column, worker, column.judges ? verdict : "");
       // Once the run has ended, a slow rank holds nobody back.
       setAttribute(element, "data-lag", (lag !== "" && !model.over) || rank === failed);
       setAttribute(element, "title", [state, message].filter(Boolean).join(": ") || undefined);
@@ -187,8 +189,7 @@ export class Table {
     const known = this.rows.get(rank);
     if (known) return known;
     const cells = columns.map((column): Row["cells"][number] => [column, h("td", { class: classOf(column) })]);
-    const verdict = h("td");
-    const row = { element: h("tr", {}, ...cells.map(([, cell]) => cell), verdict), cells, verdict };
+    const row = { element: h("tr", {}, ...cells.map(([, cell]) => cell)), cells };
     this.rows.set(rank, row);
     return row;
   }
@@ -204,12 +205,15 @@ function classOf(column: Column | undefined): string | undefined {
   return [column?.left && "ddl-left", column?.minor && "ddl-minor"].filter(Boolean).join(" ") || undefined;
 }
 
-function drawCell(cell: HTMLElement, column: Column, worker: Worker): void {
-  const text = column.text(worker);
-  const value = column.meter?.(worker.numbers);
+/** @param verdict on the worker, for the column that has it */
+function drawCell(cell: HTMLElement, column: Column, worker: Worker, verdict: string): void {
+  const value = column.text(worker);
+  const text = verdict && value !== UNKNOWN ? `${value} · ${verdict}` : verdict || value;
+  const share = column.meter?.(worker.numbers);
   setAttribute(cell, "data-dim", text === UNKNOWN || text === NO_GPU);
+  setAttribute(cell, "data-verdict", verdict !== "");
   setAttribute(cell, "title", text.length > LONG && text);
-  if (value === undefined || !Number.isFinite(value)) {
+  if (share === undefined || !Number.isFinite(share)) {
     setText(cell, text);
     return;
   }
@@ -219,6 +223,6 @@ function drawCell(cell: HTMLElement, column: Column, worker: Worker): void {
     // Hidden from screen readers: the text beside it has the value.
     cell.replaceChildren(h("span", { class: "ddl-meter", "aria-hidden": "true" }, fill), h("span"));
   }
-  fill.style.width = `${Math.min(Math.max(value, 0), 100)}%`;
+  fill.style.width = `${Math.min(Math.max(share, 0), 100)}%`;
   if (cell.lastElementChild) setText(cell.lastElementChild, text);
 }

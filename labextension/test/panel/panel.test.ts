@@ -6,6 +6,7 @@ import type { ServedModel } from "../../src/generated";
 import { PanelView } from "../../src/panel/panel";
 import type { IServerFeed } from "../../src/panel/serverfeed";
 import { english } from "../../src/translation";
+import { dateTime } from "../../src/view/format";
 import { find, findAll, isShown, texts, type } from "../dom";
 import { FakeFeed, Watched } from "../fakes";
 import { finished, NOW, run, search, trial, unreadable } from "./rows";
@@ -89,7 +90,8 @@ test("the texts of the rows", () => {
   expect(texts(".ddl-row-name")).toEqual(["digits", "r5", "mnist"]);
   expect(texts(".ddl-row-state")).toEqual(["RUNNING", "UNREADABLE", "FINISHED"]);
   expect(texts(".ddl-row-progress")).toEqual(["42 % · 2:13 left", "run.json is damaged", "5 of 5 epochs"]);
-  expect(texts(".ddl-row-time")[0]).toBe("3:00");
+  expect(texts(".ddl-row-time"), "how long it took").toEqual(["3:00", "", "1:00"]);
+  expect(findAll(".ddl-row-began")[2]?.title).toBe(`began ${dateTime(NOW - 9 * 60)}`);
   expect(texts(".ddl-row-label")).toEqual(["best"]);
   expect(texts(".ddl-foot")).toEqual(["3 runs · 1 running"]);
 });
