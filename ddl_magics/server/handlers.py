@@ -150,6 +150,14 @@ class ReplayHandler(BaseHandler):
         await self.reply(await asyncio.to_thread(self.service.views.replay, record))
 
 
+class BlockHandler(BaseHandler):
+    """Reads what a saved notebook keeps of a run."""
+
+    async def get(self, run: str) -> None:
+        record = await self.record(run)
+        await self.reply(await asyncio.to_thread(self.service.views.block, record))
+
+
 class LogsHandler(BaseHandler):
     """Reads what a rank printed."""
 
@@ -293,6 +301,7 @@ ROUTES: tuple[tuple[str, type[BaseHandler]], ...] = (
     (r"runs/([^/]+)/events", EventsHandler),
     (r"runs/([^/]+)/view", ViewHandler),
     (r"runs/([^/]+)/replay", ReplayHandler),
+    (r"runs/([^/]+)/block", BlockHandler),
     (r"runs/([^/]+)/logs/([^/]+)", LogsHandler),
     (r"runs/([^/]+)/stop", StopHandler),
     (r"runs/([^/]+)/export", ExportHandler),

@@ -51,7 +51,7 @@ def render(record: RunRecord, history: History) -> str:
     sections = [
         _HEAD.format(title=escape(title)),
         f"<h1>{escape(title)}</h1>\n",
-        report_html(_run_info(record), history),
+        report_html(run_info(record), history),
         _table("Run", _identity(record)),
         _table("Options", _options(record.spec)),
         _table("Notebook's machine", record.environment.items()),
@@ -63,7 +63,7 @@ def render(record: RunRecord, history: History) -> str:
     return "".join(sections)
 
 
-def _run_info(record: RunRecord) -> dict[str, Any]:
+def run_info(record: RunRecord) -> dict[str, Any]:
     """The `run` of `static_bundle`."""
     return {
         "id": record.id,

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ddl_magics.dashboard.messages import Packer
+from ddl_magics.dashboard.static import bundle_of
+from ddl_magics.server import report
 from ddl_magics.server.run_reader import CATCH_UP_SECONDS, READ_SECONDS, RunReader
 from ddl_magics.store import RunRecord
 
@@ -81,6 +83,15 @@ class ViewService:
             behind = round(reader.behind, 3)
             frames = [] if behind else list(reader.history.frames)
             return {"frames": [frame._asdict() for frame in frames], "behind": behind}
+
+    def block(self, record: RunRecord) -> dict[str, Any]:
+        """`Block` of `openapi.yaml`."""
+        reader = self._reader(record)
+        with reader.lock:
+            reader.read_more(CATCH_UP_SECONDS)
+            behind, reach = round(reader.behind, 3), reader.reach
+            run = {**report.run_info(record), "attachable": reach.attachable, "folder": reach.folder}
+            return {"data": None if behind else bundle_of(run, reader.history), "behind": behind}
 
     def has_updates(self, record: RunRecord, page_id: str, number: int) -> bool:
         """Whether `update` would return anything new to the page."""

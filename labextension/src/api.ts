@@ -1,6 +1,7 @@
 /** The REST routes of the server extension. Independent of JupyterLab: the host passes in a `Request`. */
 
 import type {
+  Block,
   ExportFormat,
   ListRunsQuery,
   LogPage,
@@ -115,6 +116,11 @@ export class Api {
   /** The workers' table over the course of the run. While `behind` is above 0, ask again. */
   async replay(run: string, signal?: AbortSignal): Promise<Replay> {
     return required(await this.get<Replay>(pathOf(run, "replay"), {}, signal));
+  }
+
+  /** What a saved notebook keeps of the run, as the MIME bundle of an output. While `behind` is above 0, ask again. */
+  async block(run: string, signal?: AbortSignal): Promise<Block> {
+    return required(await this.get<Block>(pathOf(run, "block"), {}, signal));
   }
 
   /** What a rank printed; -1 is the job. */

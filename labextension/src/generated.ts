@@ -554,6 +554,12 @@ export interface Replay {
   /** share of the events that has not been read yet */
   behind: number;
 }
+export interface Block {
+  /** MIME type -> content */
+  data: Record<string, unknown> | null;
+  /** share of the events that has not been read yet */
+  behind: number;
+}
 export interface LogPage {
   lines: StoredLogLine[];
   offset: number;

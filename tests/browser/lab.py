@@ -17,6 +17,8 @@ import nbformat
 from playwright.sync_api import Browser, Error, Locator, Page, WebSocket, sync_playwright
 from support.paths import ROOT, environment
 
+from ddl_magics.dashboard.static import RUN_TYPE
+
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 START_SECONDS = 60
@@ -54,6 +56,10 @@ def lent(page: Page) -> bool:
     A page that was reloaded does not count: what it restores late would come in front.
     """
     return "/lab/" in page.url and page.evaluate("performance.getEntriesByType('navigation')[0].type") != "reload"
+
+
+_HAS_BLOCK = """([type, state]) => window.jupyterapp.shell.currentWidget.content.widgets.some(
+    cell => (cell.model.sharedModel.getOutputs?.() ?? []).some(output => output.data?.[type]?.state === state))"""
 
 
 class Lab:
@@ -231,6 +237,21 @@ class NotebookPage(JupyterPage):
     def output(self, index: int) -> Locator:
         """The outputs of a cell."""
         return self.page.locator(".jp-Notebook .jp-Cell").nth(index).locator(".jp-OutputArea-output")
+
+    def saved_block(self, state: str) -> dict[str, str]:
+        """Saves the notebook once it has a block of a run in this state, which is returned as the file has it."""
+        self.page.wait_for_function(_HAS_BLOCK, arg=[RUN_TYPE, state])
+        name = self.page.evaluate("window.jupyterapp.shell.currentWidget.context.path")
+        self.command("docmanager:save")
+        deadline = time.monotonic() + STOP_SECONDS
+        while time.monotonic() < deadline:
+            cells = nbformat.read(self.lab.folder / name, 4).cells
+            outputs = [output.get("data", {}) for cell in cells for output in cell.outputs]
+            blocks = [data for data in outputs if data.get(RUN_TYPE, {}).get("state") == state]
+            if blocks:
+                return blocks[0]
+            time.sleep(0.1)
+        raise AssertionError(f"{name} has no block in the state {state} on the disk")
 
     def reload(self) -> None:
         """Saves and reloads the page."""

@@ -280,6 +280,9 @@ def test_far_below_the_fold_a_view_is_drawn_after_a_reload_and_says_that_its_ker
     expect(stored.locator("canvas").first).to_be_visible()
     expect(notebook.view.locator(".ddl-chip", has_text="RUNNING")).to_be_hidden()
     expect(notebook.view.get_by_role("button", name="Stop")).to_have_count(0)
+    saved = notebook.saved_block("LOST")
+    assert ">LOST</b>" in saved["text/html"] and "As it was" not in saved["text/html"]
+    assert saved["text/plain"].startswith("moved LOST") and "%%distributed --resume 2" in saved["text/plain"]
 
     notebook.reload()
     stored.scroll_into_view_if_needed()

@@ -58,3 +58,4 @@ def test_a_run_is_watched_through_a_reload_and_stopped_with_its_model(lab, noteb
     expect(notebook.view.locator(".ddl-chip")).to_have_text("STOPPED")
     notebook.run_cell(3)
     expect(notebook.output(3)).to_have_text(re.compile(r"STOPPED \d+ 9"))
+    assert "load_model" in notebook.saved_block("STOPPED")["text/plain"], "of the page before the reload"

@@ -19,6 +19,7 @@ PATHS = (
     "runs/RUN/events",
     "runs/RUN/view",
     "runs/RUN/replay",
+    "runs/RUN/block",
     "runs/RUN/export",
     "runs/RUN/logs/RANK",
 )
@@ -94,7 +95,7 @@ async def test_any_body(knock, count):
     assert folder.record() is not None and (await knock("runs"))[0] == 200
 
 
-ROUTES = ("", "/events", "/view", "/replay", "/logs/all", "/logs/0?tail=true", "/export?format=csv")
+ROUTES = ("", "/events", "/view", "/replay", "/block", "/logs/all", "/logs/0?tail=true", "/export?format=csv")
 LATE = ("/export?format=html", "/export?format=json")
 
 

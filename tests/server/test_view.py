@@ -13,6 +13,7 @@ from support.synthetic import Synthetic
 
 from ddl_magics.dashboard.history import History
 from ddl_magics.dashboard.messages import Packed, Packer
+from ddl_magics.dashboard.static import RUN_TYPE
 from ddl_magics.dashboard.workers import COLUMNS
 from ddl_magics.runtime import events as ev
 from ddl_magics.server import run_reader, view_service
@@ -211,6 +212,16 @@ async def test_a_replay_has_the_workers_at_moments_once_all_is_read(ask, monkeyp
     seconds = [moment["seconds"] for moment in answer["frames"]]
     assert seconds == sorted(seconds) and seconds[-1] > 15
     assert len(base64.b64decode(answer["frames"][-1]["rows"])) == 3 * 4 * len(COLUMNS)
+
+
+async def test_the_block_of_a_notebook_has_the_end_once_all_is_read(ask, monkeypatch):
+    route = f"runs/{finished().path.name}/block"
+    with monkeypatch.context() as patch:
+        patch.setattr(run_reader.RunReader, "behind", 0.5)
+        assert (await ask(route))[1] == {"data": None, "behind": 0.5}
+    _, answer, _ = await ask(route)
+    assert answer["behind"] == 0 and answer["data"][RUN_TYPE]["state"] == ev.FINISHED
+    assert "FINISHED</b>" in answer["data"]["text/html"], "as a page shows it"
 
 
 async def test_the_end_of_a_run_whose_last_events_are_gone_comes_from_the_store(look):

@@ -5,9 +5,10 @@
 
 import { type Api, ApiError } from "../api";
 import { Follower } from "../follower";
+import type { Block } from "../generated";
 import type { PanelFeed } from "../panel/feed";
 import { isReadable } from "../panel/runlist";
-import { follow, WAIT_SECONDS } from "../polling";
+import { follow, sleep, WAIT_SECONDS } from "../polling";
 import { h, setAttribute, setChildren } from "../view/dom";
 import { TERMINAL } from "../view/model";
 import { RunView } from "../view/view";
@@ -15,12 +16,22 @@ import "uplot/dist/uPlot.min.css";
 import "../view/view.css";
 import "./stored.css";
 
+/** How long the kernel has to put the end of a run into the notebook: after a reload of the page it does not reach it. */
+const KERNEL_MS = 5000;
+
+/** MIME type -> content. */
+export type Bundle = NonNullable<Block["data"]>;
+
 export interface StoredRunOptions {
-  api: Pick<Api, "view">;
+  api: Pick<Api, "view" | "block">;
   feed: Pick<PanelFeed, "list" | "changed" | "watch" | "refresh">;
   run: string;
   /** What the notebook has saved of the run: it is shown of a run that the store does not have. */
   saved: HTMLElement;
+  /** The state in it. */
+  savedState(): string;
+  /** Puts another one into the notebook. */
+  save(bundle: Bundle): void;
   /** The reader clicked Stop. */
   onStop(): void;
 }
@@ -33,6 +44,7 @@ export class StoredRun {
   private readonly drawn = h("div");
   private view: RunView | null = null;
   private following = false;
+  private saving = false;
   private endWatching: (() => void) | null = null;
 
   constructor(private readonly options: StoredRunOptions) {
@@ -57,6 +69,7 @@ export class StoredRun {
     if (!row || !isReadable(row) || this.aborter.signal.aborted) return;
     if (row.live) this.endWatching ??= feed.watch();
     else {
+      void this.saveEnd();
       this.endWatching?.();
       this.endWatching = null;
     }
@@ -92,6 +105,23 @@ export class StoredRun {
     this.show(this.drawn);
     setAttribute(this.element, "data-drawn", true);
     return this.follower.done;
+  }
+
+  /** Puts the end of the run into the notebook, unless the kernel does. */
+  private async saveEnd(): Promise<void> {
+    const { api, run, savedState, save } = this.options;
+    const { signal } = this.aborter;
+    if (this.saving || TERMINAL.has(savedState())) return;
+    this.saving = true;
+    await sleep(KERNEL_MS, signal);
+    try {
+      while (!signal.aborted && !TERMINAL.has(savedState())) {
+        const { data } = await api.block(run, signal);
+        if (data) return save(data);
+      }
+    } catch {
+      this.saving = false; // the server does not answer: it is asked again when the list changes
+    }
   }
 
   /** The run is not there any more, or cannot be read: what was saved is. */

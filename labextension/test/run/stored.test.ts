@@ -4,8 +4,8 @@
 import "../matchmedia";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { ApiError } from "../../src/api";
-import type { RunState, View } from "../../src/generated";
-import { StoredRun } from "../../src/run/stored";
+import type { Block, RunState, View } from "../../src/generated";
+import { type Bundle, StoredRun } from "../../src/run/stored";
 import { h } from "../../src/view/dom";
 import { find, findAll } from "../dom";
 import { FakeFeed } from "../fakes";
@@ -19,6 +19,9 @@ let feed: FakeFeed;
 let answers: (View | Error)[];
 let asked = 0;
 let block: StoredRun;
+/** What the server answers, and the states that the block of the notebook has got. */
+let blocks: Block[];
+let inNotebook: string[];
 
 /** Displays the block, below the kernel's live view if that has a state. */
 function display(live?: string): void {
@@ -31,9 +34,12 @@ function display(live?: string): void {
       if (answer instanceof Error) throw answer;
       return answer;
     },
+    block: async () => blocks.shift() ?? { data: null, behind: 0.5 },
   };
   const saved = h("p", { class: "saved" }, "PREFLIGHT r1");
-  block = new StoredRun({ api, feed, run: "r1", saved, onStop: () => {} });
+  const savedState = () => inNotebook.at(-1) ?? "PREFLIGHT";
+  const save = (bundle: Bundle) => inNotebook.push(String(bundle.state));
+  block = new StoredRun({ api, feed, run: "r1", saved, savedState, save, onStop: () => {} });
   area.append(block.element);
   document.body.append(area);
   block.listChanged();
@@ -44,6 +50,7 @@ const texts = () => findAll(".ddl-stored .ddl-chip, .saved").map(({ textContent 
 beforeEach(() => {
   begin(NOW);
   [feed, answers, asked] = [new FakeFeed(), [], 0];
+  [blocks, inNotebook] = [[], []];
 });
 
 afterEach(() => {
@@ -85,4 +92,33 @@ test("a live view that knows the end stays, and so does what was saved of a run 
   display();
   await seconds(2);
   expect([texts(), asked]).toEqual([["PREFLIGHT r1"], 1]);
+});
+
+test("the end of a run is put into the notebook where the kernel does not do so, once it is read", async () => {
+  blocks = [
+    { data: null, behind: 0.5 },
+    { data: { state: "FINISHED" }, behind: 0 },
+  ];
+  feed.set([run("r1")]);
+  display("RUNNING");
+  await seconds(7);
+  expect(inNotebook).toEqual([]);
+  feed.set([run("r1", { state: "FINISHED", live: false })]);
+  await seconds(2);
+  expect(inNotebook, "the kernel comes first").toEqual([]);
+  await seconds(4);
+  expect(inNotebook).toEqual(["FINISHED"]);
+  feed.set([run("r1", { state: "FINISHED", live: false })]);
+  await seconds(7);
+  expect([inNotebook, blocks]).toEqual([["FINISHED"], []]);
+});
+
+test("the end that the kernel has put into the notebook stays", async () => {
+  feed.set([run("r1", { state: "FINISHED", live: false })]);
+  display("FINISHED");
+  await seconds(2);
+  inNotebook.push("FINISHED");
+  blocks = [{ data: { state: "LOST" }, behind: 0 }];
+  await seconds(7);
+  expect(inNotebook).toEqual(["FINISHED"]);
 });
