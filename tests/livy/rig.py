@@ -65,6 +65,14 @@ class RigError(Exception):
 
 
 @dataclass(frozen=True)
+class Host:
+    """Where a server runs, if not here. `prefix`: before a command, which then runs there."""
+
+    address: str
+    prefix: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Livy:
     """A running server. `url` has no slash at its end."""
 
@@ -72,6 +80,7 @@ class Livy:
     state: Path
     pid: int
     started_here: subprocess.Popen | None = field(default=None, repr=False, compare=False)
+    host: Host | None = field(default=None, repr=False, compare=False)
 
     @property
     def log(self) -> str:
@@ -87,7 +96,7 @@ class Livy:
         _signal(self.pid, signal.SIGKILL)
         if self.started_here is not None:
             self.started_here.wait(STOP_SECONDS)
-        return _up(java_home(), self.state, self.url, {}, die_with_me=True)
+        return _up(java_home(), self.state, self.url, {}, die_with_me=True, host=self.host)
 
     def stop(self, keep_state: bool = False) -> list[str]:
         """Delete the sessions, end the server, remove the state; return what had to be killed: [] when all is well."""
@@ -111,12 +120,15 @@ def start(
     conf: dict[str, str] | None = None,
     environment: dict[str, str] | None = None,
     die_with_me: bool = True,
+    host: Host | None = None,
+    spark: dict[str, str] | None = None,
 ) -> Livy:
     """Bring up a server and return it when it answers.
 
     `state`: its folder, made where missing (default: a new temporary one); of a server that still runs there the
     processes are ended. `port`: 0 takes a free one. `conf`: further lines of livy.conf. `environment`: further
     variables, such as LIVY_RIG_MULTI_STATEMENTS=1 (child.py). `die_with_me`: the server ends with this process.
+    `spark`: of spark-defaults.conf, instead of all lines for drivers on this machine.
     Raises RigError when a part is missing or the server does not come up.
     """
     java = java_home()
@@ -126,14 +138,17 @@ def start(
         _signal(pid, signal.SIGKILL)
     shutil.rmtree(state, ignore_errors=True)
     port = port or free_port()
-    _write_configuration(state, port, master, conf or {})
-    return _up(java, state, f"http://127.0.0.1:{port}", environment or {}, die_with_me)
+    address = host.address if host else "127.0.0.1"
+    _write_configuration(state, port, master, {"livy.server.host": address, **(conf or {})}, spark)
+    return _up(java, state, f"http://{address}:{port}", environment or {}, die_with_me, host)
 
 
-def _up(java: Path, state: Path, url: str, environment: dict[str, str], die_with_me: bool) -> Livy:
+def _up(
+    java: Path, state: Path, url: str, environment: dict[str, str], die_with_me: bool, host: Host | None = None
+) -> Livy:
     """Launch the server that is configured in `state`, and return it when it answers."""
-    process = _launch(java, state, environment, die_with_me)
-    livy = Livy(url, state, process.pid, process)
+    process = _launch(java, state, environment, die_with_me, host.prefix if host else ())
+    livy = Livy(url, state, process.pid, process, host)
     (state / "livy.json").write_text(json.dumps({"url": livy.url, "pid": livy.pid}))
     deadline = time.monotonic() + START_SECONDS
     while not answers(livy.url):
@@ -199,25 +214,33 @@ def _check_parts() -> None:
             raise RigError(f"{part.relative_to(ROOT)} is missing: run `make livy-env` first")
 
 
-def _pyspark() -> Path:
+def pyspark() -> Path:
+    """The Spark of the cluster's Python."""
     (found,) = (CLUSTER / "lib").glob("python3.*/site-packages/pyspark")
     return found
 
 
-def _write_configuration(state: Path, port: int, master: str, conf: dict[str, str]) -> None:
+def java_options() -> str:
+    """Of a driver or an executor of sessions."""
+    archive = [f"-XX:SharedArchiveFile={ARCHIVE}", "-Xlog:cds=off"] if ARCHIVE.exists() else []
+    return " ".join([*JAVA_OPTIONS, *archive])
+
+
+def _write_configuration(
+    state: Path, port: int, master: str, conf: dict[str, str], spark: dict[str, str] | None
+) -> None:
     for name in ("conf", "logs", "staging", "files", "tmp", "spark-conf", "spark/bin"):
         (state / name).mkdir(parents=True)
     # A Spark home of its own: executors of local-cluster write into its folder `work`.
-    for path in ("jars", "python", *(f"bin/{script.name}" for script in (_pyspark() / "bin").iterdir())):
-        (state / "spark" / path).symlink_to(_pyspark() / path)
+    for path in ("jars", "python", *(f"bin/{script.name}" for script in (pyspark() / "bin").iterdir())):
+        (state / "spark" / path).symlink_to(pyspark() / path)
     submit = state / "spark" / "bin" / "spark-submit"
     submit.unlink()
-    submit.write_text(SPARK_SUBMIT.format(bin=_pyspark() / "bin"))
+    submit.write_text(SPARK_SUBMIT.format(bin=pyspark() / "bin"))
     submit.chmod(0o755)
-    archive = [f"-XX:SharedArchiveFile={ARCHIVE}", "-Xlog:cds=off"] if ARCHIVE.exists() else []
     values = {
         "state": state,
-        "java": " ".join([*JAVA_OPTIONS, *archive]),
+        "java": java_options(),
         "port": port,
         "master": master,
         "repl_jar": REPL_JAR,
@@ -226,7 +249,11 @@ def _write_configuration(state: Path, port: int, master: str, conf: dict[str, st
     more = "".join(f"{key} = {value}\n" for key, value in conf.items())
     _fill("livy.conf", state / "conf", values, more)
     _fill("log4j.properties", state / "conf", {})
-    _fill("spark-defaults.conf", state / "spark-conf", values)
+    if spark is None:
+        _fill("spark-defaults.conf", state / "spark-conf", values)
+    else:
+        lines = [f"{name} {value}\n" for name, value in spark.items()]
+        (state / "spark-conf" / "spark-defaults.conf").write_text("".join(lines))
 
 
 def _fill(name: str, folder: Path, values: dict[str, object], more: str = "") -> None:
@@ -236,11 +263,15 @@ def _fill(name: str, folder: Path, values: dict[str, object], more: str = "") ->
     (folder / name).write_text(text + more)
 
 
-def _launch(java: Path, state: Path, environment: dict[str, str], die_with_me: bool) -> subprocess.Popen:
-    command = [str(java / "bin" / "java"), *JAVA_OPTIONS, "-Xmx512m", f"-Djava.io.tmpdir={state}/tmp"]
+def _launch(
+    java: Path, state: Path, environment: dict[str, str], die_with_me: bool, prefix: tuple[str, ...]
+) -> subprocess.Popen:
+    command = [*prefix, str(java / "bin" / "java"), *JAVA_OPTIONS, "-Xmx512m", f"-Djava.io.tmpdir={state}/tmp"]
     command += [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED]
     command += [f"--add-exports=java.base/{name}=ALL-UNNAMED" for name in EXPORTED]
-    command += ["-cp", f"{JARS}/*:{state}/conf", "org.apache.livy.server.LivyServer"]
+    of_hadoop = environment.get("HADOOP_CONF_DIR", "")  # where Livy asks YARN about its sessions
+    command += ["-cp", ":".join(filter(None, [f"{JARS}/*", f"{state}/conf", of_hadoop]))]
+    command += ["org.apache.livy.server.LivyServer"]
     own = {
         "JAVA_HOME": str(java),
         "LIVY_HOME": str(state),

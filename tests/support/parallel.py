@@ -14,6 +14,7 @@ SHARED = {
         "tests/project/test_hdinsight_notebook.py",
         "tests/server/test_stop.py",
     ),
+    "a YARN": ("tests/yarn/",),
     "a JupyterLab and a Chromium": ("tests/browser/",),
 }
 

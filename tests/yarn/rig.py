@@ -1,8 +1,9 @@
 """A real YARN and HDFS for the tests and for trying out: `Yarn(folder)`, also as a command line.
 
 Each daemon is on a host of chaos/hosts.py: ResourceManager, NameNode and DataNode on the first, a NodeManager on each
-other one. So a host can die, and nothing leaves this machine. Spark's driver is outside in client mode, and on one of
-the hosts in cluster mode. Wants what `make yarn-env` gets, root's rights and Linux.
+other one, which has a /tmp of its own. So a host can die, nothing leaves this machine, and what is in the temporary
+folders here is not there. Spark's driver is outside in client mode, and on one of the hosts in cluster mode. `livy`
+brings up a Livy on the first host. Wants what `make yarn-env` gets, root's rights and Linux.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +22,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from chaos import hosts
+from livy import rig as livy_rig
 from livy.rig import RigError, java_home
 from support.paths import ROOT
 
@@ -82,6 +85,40 @@ class Yarn:
             "spark.yarn.am.memory": "512m",
             "spark.yarn.jars": f"local:{Path(pyspark.__file__).parent}/jars/*",
         }
+
+    @contextlib.contextmanager
+    def livy(self, state, mode):
+        """A Livy on the first host. state: its folder; mode: `cluster` or `client`, where its drivers are."""
+        python, address = livy_rig.CLUSTER / "bin" / "python", self.head
+        settings = self.settings(2)
+        ours = {
+            "spark.driver.memory": "512m",
+            "spark.driver.extraJavaOptions": livy_rig.java_options(),
+            "spark.executor.extraJavaOptions": livy_rig.java_options(),
+            "spark.yarn.jars": f"local:{livy_rig.pyspark()}/jars/*",
+            # The session's Python, and the Spark of the runner of its statements.
+            "spark.pyspark.python": python,
+            "spark.yarn.appMasterEnv.SPARK_HOME": livy_rig.pyspark(),
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": 4,
+            "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+        }
+        for name in ("spark.driver.host", "spark.driver.bindAddress"):
+            settings.pop(name)
+            if mode == "client":
+                ours[name] = address
+        server = livy_rig.start(
+            state,
+            master="yarn",
+            conf={"livy.spark.deploy-mode": mode, "livy.rsc.rpc.server.address": address},
+            environment={**self.environment(), "SPARK_LOCAL_IP": address, "SPARK_LOCAL_HOSTNAME": address},
+            host=livy_rig.Host(address, tuple(self.hosts.command(HEAD))),
+            spark={**settings, **ours},
+        )
+        try:
+            yield server
+        finally:
+            server.stop()
 
     def environment(self):
         """Variables of a process whose Spark runs here."""
@@ -155,7 +192,7 @@ class Yarn:
         java += ["-cp", f"{conf}:{self.folder}/web:{JARS}/*", main, *arguments]
         with open(self.folder / "logs" / f"{name}.log", "ab") as log:
             return subprocess.Popen(
-                self.hosts.command(host, *java),
+                self.hosts.command(host, *self._with_own_folders(host), *java),
                 env={**_environment(), "HADOOP_CONF_DIR": str(conf), "JAVA_HOME": str(Path(self._java).parents[1])},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -163,6 +200,25 @@ class Yarn:
                 cwd=self.folder,
                 start_new_session=True,
             )
+
+    def _with_own_folders(self, host):
+        """Before a command on a host with a NodeManager: /tmp is its own, but for the rig's folder."""
+        if host == HEAD:
+            return []
+        own, names = self.temporary(host), self.folder / f"hosts-of-{host}"
+        names.write_text(f"127.0.0.1 localhost {socket.gethostname()}\n")  # who looks it up takes the host's address
+        own.mkdir(parents=True, exist_ok=True)
+        own.chmod(0o1777)
+        mounts = [f"mount --bind {names} /etc/hosts", f"mount --rbind {own} /tmp"]
+        if self.folder.is_relative_to("/tmp"):
+            ours = own / self.folder.relative_to("/tmp")
+            ours.mkdir(parents=True, exist_ok=True)
+            mounts.insert(0, f"mount --bind {self.folder} {ours}")
+        return ["sh", "-c", " && ".join([*mounts, 'exec "$@"']), "host"]
+
+    def temporary(self, host):
+        """What is /tmp on the host."""
+        return self.folder / f"node-{host}" / "tmp"
 
     def _end(self):
         for daemon in self._daemons.values():

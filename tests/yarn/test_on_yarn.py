@@ -31,12 +31,6 @@ model.fit(x, x.sum(1), batch_size=64, epochs=EPOCHS, verbose=0)
 SECONDS = 300
 
 
-@pytest.fixture(scope="module")
-def yarn(tmp_path_factory):
-    with rig.Yarn(tmp_path_factory.mktemp("yarn") / "rig") as yarn:
-        yield yarn
-
-
 class Session:
     """A process of yarn.trial, whose runs are one after the other."""
 

@@ -1,0 +1,119 @@
+"""A notebook's `%ddl use livy` before a real Livy 0.7.1 on a real YARN: HDInsight's cluster mode, and client mode.
+
+In cluster mode the driver is in a container on a host that has neither the kernel's temporary folders nor Livy's.
+"""
+
+import re
+
+import pytest
+from livy.endpoint import Endpoint
+from support.cluster_notebooks import Notebook
+from support.until import until
+from yarn import rig
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.livy,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(bool(rig.obstacle()), reason=rig.obstacle()),
+]
+
+ROWS = 240
+#: Batches are all rows, so that their order makes no difference.
+TRAINS = """
+import keras, numpy as np
+keras.config.set_floatx("float64")
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
+model.set_weights([np.sin(np.arange(w.size) + 1.0).reshape(w.shape) for w in model.get_weights()])
+model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+fit = model.fit(dataset, epochs=4, verbose=0)
+"""
+DATA = f"--label y --features a b --batch-size {ROWS} --seed 7"
+
+
+@pytest.fixture(scope="module", params=["cluster", "client"])
+def notebook(yarn, request, tmp_path_factory):
+    folder, mode = tmp_path_factory.mktemp(request.param), request.param
+    with yarn.livy(folder / "livy", mode) as server:
+        notebook = Notebook("ipython", folder, Endpoint(server.url, rig=server))
+        notebook.mode, notebook.uri = mode, f"{yarn.uri}/{mode}"
+        notebook.remote(
+            f"spark.range({ROWS}).selectExpr('id / {ROWS} as a', 'sin(id) as b', 'id / {ROWS} - sin(id) / 2 as y')"
+            f".repartition(3).write.parquet('{notebook.uri}/rows')"
+        )
+        yield notebook
+        notebook.close()
+
+
+def trained(notebook, name, options, cell=TRAINS):
+    """A run on the rows of HDFS."""
+    cell = f"%%distributed --name {name} --data {notebook.uri}/rows {DATA} {options}{cell}"
+    assert "FINISHED" in notebook.run(cell, timeout=300).text
+
+
+def shown(notebook, expression):
+    """What the session's Python prints of it."""
+    return notebook.remote(f"print({expression})").text.strip()
+
+
+def on_storage(notebook, folder):
+    """The names of files and folders there."""
+    path = f"sc._jvm.org.apache.hadoop.fs.Path({notebook.uri + folder!r})"
+    listed = f"{path}.getFileSystem(sc._jsc.hadoopConfiguration()).listStatus({path})"
+    return set(shown(notebook, f"' '.join(s.getPath().getName() for s in {listed})").split())
+
+
+def test_the_check_names_the_cluster_and_the_memory_of_its_containers(notebook):
+    text = notebook.run("%ddl check").text
+    assert re.search(r"^Spark +3\.\d+\.\d+ at yarn, 2 slots$", text, re.MULTILINE), text
+    assert "each may use 512 MiB for Java and 1536 MiB for its workers (spark.executor.memoryOverhead)" in text
+
+
+def test_the_driver_is_in_a_container_in_cluster_mode_alone(notebook, yarn):
+    host = shown(notebook, "sc.getConf().get('spark.driver.host')")
+    nodes = [yarn.hosts.address(node) for node in yarn.nodes]
+    assert host in (nodes if notebook.mode == "cluster" else [yarn.head])
+    if notebook.mode == "cluster":  # the notebook's folder is not there, and neither is Livy's
+        assert shown(notebook, f"__import__('os').path.exists({str(notebook.folder)!r})") == "False"
+
+
+def test_two_workers_learn_from_hdfs_what_one_learns(notebook):
+    trained(notebook, "both", "--workers 2")
+    trained(notebook, "alone", "--strategy single")
+    trained(notebook, "written", f"--workers 2 --out {notebook.uri}/model --checkpoint {notebook.uri}/checkpoints")
+    assert notebook.value("len(both.workers), len(alone.workers)") == (2, 1)
+    apart = "float(max(abs(a - b).max() for a, b in zip(both.weights(), alone.weights(), strict=True)))"
+    assert notebook.value(apart) < 1e-9
+    losses = notebook.value("[run.history['loss'] for run in (both, alone, written)]")
+    assert len(losses[0]) == 4
+    assert losses[0] == pytest.approx(losses[1], rel=1e-9) and losses[2] == pytest.approx(losses[1], rel=1e-9)
+    assert on_storage(notebook, "/model") == {"model-0.keras", "weights-0.npz", "reference.json", "history.json"}
+    assert on_storage(notebook, "/checkpoints") == {notebook.value("written.id")}
+
+
+def test_rows_of_hdfs_are_scored_and_the_model_is_evaluated_there(notebook):
+    notebook.remote(f"rows = spark.read.parquet('{notebook.uri}/rows')")
+    notebook.run("%ddl predict both --data rows --name scored --output p", timeout=300)
+    notebook.run("%ddl evaluate both --data rows --label y --name found", timeout=300)
+    squares = float(shown(notebook, "scored.selectExpr('avg((p - y) * (p - y))').first()[0]"))
+    assert notebook.value("float(found['loss'])") == pytest.approx(squares, rel=1e-6)
+    assert shown(notebook, "scored.count()") == str(ROWS)
+
+
+def test_a_search_of_two_trials(notebook):
+    cell = TRAINS.replace("SGD(0.1,", "SGD(ddl.suggest_float('rate', 0.01, 0.05),")
+    trained(notebook, "tuned", "--trials 2 --objective loss:min --parallel 2 --prune no", cell)
+    assert notebook.value("list(tuned.trials['epochs'])") == [4, 4]
+    assert notebook.value("tuned.state, tuned.best.number in (0, 1)") == ("FINISHED", True)
+
+
+def test_executors_are_given_back_and_asked_for_again(notebook, yarn):
+    def containers():
+        return [name for node in yarn.nodes for name in yarn.containers(node)]
+
+    assert notebook.run("%ddl release").text.startswith("2 executors given back")
+    until(lambda: len(containers()) == 1, 60, containers)  # the ApplicationMaster
+    assert notebook.run("%ddl acquire").text.strip() == "asked for 2 executors"
+    trained(notebook, "later", "--workers 2 --cache off")
+    assert notebook.value("later.state, len(later.workers)") == ("FINISHED", 2)
