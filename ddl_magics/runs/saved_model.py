@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ddl_magics.models import keras_version
-from ddl_magics.runtime import lambda_layers, scratch
+from ddl_magics.runtime import lambda_layers, native_chatter, scratch
 from ddl_magics.store import trained_models
 
 #: The first Keras without a published way around its safe mode: docs/security.md.
@@ -26,6 +26,11 @@ def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> A
             layers whose code is not trusted.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # else TensorFlow fills the cell with what it found of the CPU
+    with native_chatter.left_out():
+        return _load(path, custom_objects)
+
+
+def _load(path: Path, custom_objects: Mapping[str, Any] | None) -> Any:
     try:
         import keras
     except ImportError:
@@ -37,7 +42,7 @@ def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> A
         warnings.warn(
             f"Keras {keras.__version__} loads a model's file in a safe mode that has known gaps: load models of people "
             "you trust, or pip install 'keras>=3.13.2'",
-            stacklevel=3,
+            stacklevel=4,
         )
     try:
         if lambda_layers.functions_in(str(path)) == ([], []):

@@ -45,6 +45,7 @@ PURE = {
     "events",
     "histories",
     "lambda_layers",
+    "native_chatter",
     "run_spec",
     "scratch",
     "schema_check",

@@ -65,6 +65,7 @@ RUNTIME_FLOORS = {
     "schema_check": "checks of JSON values by a schema",
     "package": "the runtime as a zip",
     "scratch": "temporary folders",
+    "native_chatter": "what TensorFlow prints on its own",
     "stopping": "stop requests and NaN",
     "run_spec": "what a cell asks for: options, cell, identity",
     "strategies": "how strategies differ",

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import signal
 import socket
 import threading
@@ -20,6 +19,7 @@ from .. import events, scratch
 from ..data import share_files
 from ..data.share_cache import NOT_KEPT, ShareCache
 from ..files.working_folder import ARCHIVE
+from ..native_chatter import NATIVE_CHATTER
 from ..rank.config import JobConfig
 from ..rank.pulse import Pulse
 from ..rank_end import UNCACHED, Failure, FailureKind, RankEnd
@@ -40,12 +40,6 @@ MAX_LOG_BYTES = 2 << 20
 MAX_OTHERS_BYTES = 32 << 20
 #: How often an unfinished progress bar, a line that is rewritten, is shown.
 BAR_SECONDS = 30.0
-#: What TensorFlow's C++ side prints before it reads TF_CPP_MIN_LOG_LEVEL=2: information and warnings, and of a build
-#: for GPUs an error on every host without one.
-_NATIVE_CHATTER = re.compile(
-    rb"(?m)^(?:[IW]\d{4} \d\d:\d\d:\d\d|[IW]0000 00:00:|WARNING: All log messages before absl"
-    rb"|(?:E\d{4}|\d{4}-).* failed call to cuInit: ).*\n"
-)
 
 
 def supervise(
@@ -330,7 +324,7 @@ class _Supervisor:
 
     def _print(self, stream: str, block: bytes) -> None:
         if stream == "stderr":
-            block = _NATIVE_CHATTER.sub(b"", block)
+            block = NATIVE_CHATTER.sub(b"", block)
         if not block or self._printed > self._may_print:
             return
         self._printed += len(block)
