@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-from ddl_magics.clusters import data_names, dataset_shape, embedded_check, local_spark, preflight, sent_files, shipping
+from ddl_magics.clusters import (
+    data_names,
+    dataset_shape,
+    embedded_check,
+    local_spark,
+    of_session,
+    preflight,
+    sent_files,
+    shipping,
+)
 from ddl_magics.clusters.base import Launched, Namespace, NotStarted, Ready, Refused, Unreachable
 from ddl_magics.clusters.cluster import NOT_OURS, Cluster, launch_answer
 from ddl_magics.runtime.run_spec import RunSpec
@@ -105,14 +114,15 @@ class EmbeddedCluster(Cluster):
 
     def _too_many(self, spec: RunSpec, session: Any, slots: int) -> Refused:
         """Why the Spark is not created anew for more workers."""
-        problem = preflight.too_many_workers(spec) if session is self._created else None
+        is_ours = session is self._created
+        problem = preflight.too_many_workers(spec, new_kernel=True) if is_ours else None
         if problem:
             return Refused("spark", problem)
-        frames = local_spark.frames_of(session, self._namespace())
-        if session is not self._created:
+        statements = of_session.statements(session, self._namespace()) if is_ours else []
+        if not is_ours:
             remedy = "give your Spark session more cores or executors"
-        elif frames:
-            remedy = f"del {', '.join(frames)}: DataFrames of this Spark, which would be restarted with more slots"
+        elif statements:
+            remedy = f"{'; '.join(statements)}: the Spark would be started anew with more slots, and these end with it"
         else:
             remedy = "restart the kernel, so that the embedded Spark is created for this cell"
         return Refused(
@@ -124,7 +134,7 @@ class EmbeddedCluster(Cluster):
     def grows(self, spec: RunSpec) -> bool:
         if not self._is_ours() or "spark.master" in self._conf or preflight.too_many_workers(spec):
             return False
-        return not local_spark.frames_of(self._created, self._namespace())
+        return not of_session.statements(self._created, self._namespace())
 
     def notices(self, spec: RunSpec, namespace: Namespace) -> Iterable[str]:
         of_one_machine = self._notices_of_one_machine(spec) if _has_no_executors(_master(spec, self._session())) else ()
@@ -136,7 +146,8 @@ class EmbeddedCluster(Cluster):
         return [*preflight.crowded(spec), *small_models]
 
     def findings(self) -> Iterable[tuple[str, str]]:
-        return embedded_check.lines(self.name, self.status(), self._workers_problem())
+        is_ours = self._session() is None or (self._is_ours() and "spark.master" not in self._conf)
+        return embedded_check.lines(self.name, self.status(), self._workers_problem(), is_ours)
 
     def _workers_problem(self) -> str | None:
         """Why the notebook's own Spark session cannot be used, in one line, or None."""
@@ -155,15 +166,15 @@ class EmbeddedCluster(Cluster):
             return self._session()
 
     def _restart(self, workers: int) -> None:
-        """Create the Spark anew, with more slots; the notebook's variable `spark` follows."""
+        """Create the Spark anew, with more slots; the notebook's variables of the session follow."""
         ended, self._created = self._created, None
         if self._driver is not None:
             self._driver.registry.forget_all()
         local_spark.end_session(ended)
         self._created = local_spark.create_session(workers, self._conf)
         namespace = self._namespace()
-        if namespace.get("spark") is ended and isinstance(namespace, dict):
-            namespace["spark"] = self._created
+        if isinstance(namespace, dict):
+            namespace.update({name: self._created for name, value in [*namespace.items()] if value is ended})
 
     def launch(self, spec: RunSpec, namespace: Namespace) -> Launched | Refused:
         try:

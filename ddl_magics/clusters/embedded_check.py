@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 
-from ddl_magics.clusters import local_spark, machine, session_details
+from ddl_magics.clusters import local_spark, machine, preflight, session_details
 from ddl_magics.clusters.base import NotStarted, Ready, Unreachable
 from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.wording import counted, in_bytes
@@ -14,13 +14,16 @@ from ddl_magics.wording import counted, in_bytes
 SESSION = "the notebook's session"
 
 
-def lines(name: str, status: Ready | NotStarted | Unreachable, workers_problem: str | None) -> list[tuple[str, str]]:
+def lines(
+    name: str, status: Ready | NotStarted | Unreachable, workers_problem: str | None, is_ours: bool = False
+) -> list[tuple[str, str]]:
     """(subject, finding) of each line.
 
     Args:
         name: of the cluster.
         status: its answer.
         workers_problem: why the notebook's Spark session cannot be used, or None.
+        is_ours: Spark is, or will be, created for as many workers as a run asks for.
     """
     is_here = not isinstance(status, Ready) or str(status.details.get("master", "local")).startswith("local")
     findings = [("cluster", f"{name if is_here else SESSION}: {_state(status)}")]
@@ -32,6 +35,8 @@ def lines(name: str, status: Ready | NotStarted | Unreachable, workers_problem: 
     findings.append(("Python", platform.python_version()))
     if workers_problem:
         findings.append(("workers", workers_problem))
+    elif is_ours:
+        findings.append(("workers", _workers()))
     return [
         *findings,
         ("Spark", _spark()),
@@ -39,6 +44,11 @@ def lines(name: str, status: Ready | NotStarted | Unreachable, workers_problem: 
         ("TensorFlow", machine.installed("tensorflow", "tensorflow-cpu") or "missing: pip install tensorflow"),
         ("machine", _machine()),
     ]
+
+
+def _workers() -> str:
+    cores = machine.cores()
+    return f"--workers {cores} has a core for each; {preflight.most_workers()} at most share {counted(cores, 'core')}"
 
 
 def _state(status: Ready | NotStarted | Unreachable) -> str:

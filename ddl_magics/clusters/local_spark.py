@@ -74,20 +74,6 @@ def existing_session(namespace: Mapping[str, Any]) -> Any | None:
     return None
 
 
-def frames_of(session: Any, namespace: Mapping[str, Any]) -> list[str]:
-    """The notebook's variables that are DataFrames of a session, which would end with it."""
-    frames = sys.modules.get("pyspark.sql")
-    if frames is None:
-        return []
-    return sorted(
-        name for name, value in namespace.items() if isinstance(value, frames.DataFrame) and _is_of(value, session)
-    )
-
-
-def _is_of(frame: Any, session: Any) -> bool:
-    return frame.sparkSession.sparkContext is session.sparkContext
-
-
 def is_connect(value: Any) -> bool:
     """Whether it is a session or a DataFrame of Spark Connect, by its type's module."""
     return type(value).__module__.startswith("pyspark.sql.connect")

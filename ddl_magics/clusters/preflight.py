@@ -21,8 +21,8 @@ from ddl_magics.wording import counted, in_bytes
 #: The size of the cell's variables that gives a notice, and the size above which the run is refused.
 NOTICE_BYTES, MOST_BYTES = 50_000_000, 2_000_000_000
 
-#: Accepted workers per core: more would not start within the time that a run waits for them.
-WORKERS_PER_CORE = 8
+#: Accepted workers per core: more fill the machine for minutes before their first step.
+WORKERS_PER_CORE = 4
 
 #: Less free disk than this gives a notice.
 LITTLE_DISK_BYTES = 1_000_000_000
@@ -70,21 +70,26 @@ def problem(spec: RunSpec, namespace: Mapping[str, Any]) -> str | None:
     return None
 
 
-def too_many_workers(spec: RunSpec) -> str | None:
-    """Why this machine cannot hold the workers of a Spark that would be created for them, or None."""
-    if not spec.conf.get("spark.master", "local").startswith("local"):
-        return None
-    cores, memory = machine.cores(), machine.memory()
-    by_cores = WORKERS_PER_CORE * cores
-    by_memory = by_cores if memory is None else max(1, memory // machine.WORKER_BYTES)
-    max_workers = min(by_cores, by_memory)
-    if spec.workers <= max_workers:
+def most_workers() -> int:
+    """Workers that this machine's cores and memory hold, at least 1."""
+    by_cores, memory = WORKERS_PER_CORE * machine.cores(), machine.memory()
+    return by_cores if memory is None else max(1, min(by_cores, memory // machine.WORKER_BYTES))
+
+
+def too_many_workers(spec: RunSpec, new_kernel: bool = False) -> str | None:
+    """Why this machine cannot hold the workers of a Spark that would be created for them, or None.
+
+    A `spark.master` that was typed is what the user wants. new_kernel: whether it comes too late in this one.
+    """
+    cores, memory, max_workers = machine.cores(), machine.memory(), most_workers()
+    if "spark.master" in spec.conf or spec.workers <= max_workers:
         return None
     has = counted(cores, "core") + ("" if memory is None else f" and {in_bytes(memory)} of memory")
     return (
         f"--workers {spec.workers} is too much for this machine, which has {has}: a worker takes about "
         f"{in_bytes(machine.WORKER_BYTES)}, and {WORKERS_PER_CORE} share a core at most; "
-        f"use --workers {max_workers} or fewer, or a cluster with %ddl use livy URL."
+        f"use --workers {max_workers} or fewer, or a cluster with %ddl use livy URL. "
+        f"--conf spark.master=local[{spec.workers}]{' in a new kernel' if new_kernel else ''} starts them all the same."
     )
 
 

@@ -223,7 +223,7 @@ def test_where_the_user_has_set_sparks_disks_they_are_the_users(tmp_path, monkey
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(400)
-def test_our_spark_is_created_anew_for_more_workers_unless_a_dataframe_would_end_with_it():
+def test_our_spark_is_created_anew_for_more_workers_unless_something_would_end_with_it():
     code = """
         import json, os
         os.cpu_count = lambda: 1
@@ -232,19 +232,27 @@ def test_our_spark_is_created_anew_for_more_workers_unless_a_dataframe_would_end
         variables = {"x": 1}
         cluster = EmbeddedCluster(lambda: variables)
         variables["spark"] = first = cluster.spark(parse("--workers 1 --conf spark.my.setting=1"))
-        grows, three = [], parse("--workers 3")
-        for variables["df"] in (first.range(3), None):
+        grows, three, session = [], parse("--workers 3"), variables.setdefault("session", first)
+        def tried():
             refused = cluster.check(three, variables)
             grows.append([cluster.grows(three), refused and refused.message])
+        variables.update(df=first.range(3), parts={"a": [first.range(2)]}, sc=first.sparkContext)
+        variables["df"].createOrReplaceTempView("numbers")
+        tried()
+        refused = cluster.check(parse("--workers 16"), variables)
+        exec("spark.catalog.dropTempView('numbers'); del df, parts, sc", variables)
+        tried()
         second = cluster.spark(three)
-        told = [second.sparkContext.master, variables["spark"] is second, second.conf.get("spark.my.setting")]
+        followed = [variables[name] is second for name in ("spark", "session")]
+        told = [refused.message, second.sparkContext.master, followed, second.conf.get("spark.my.setting")]
         print(json.dumps([grows, *told, cluster.spark(three) is second, cluster.status().slots]))
         cluster.shutdown()
     """
-    (with_frame, without), *facts = json.loads(python(code, seconds=300).stdout)
-    assert with_frame[0] is False and "or del df: DataFrames of this Spark, which would be restarted" in with_frame[1]
+    ((grows, message), without), absurd, *facts = json.loads(python(code, seconds=300).stdout)
+    assert not grows and "or del df, parts, sc; spark.catalog.dropTempView('numbers'): the Spark would be" in message
     assert without == [True, None]
-    assert facts == ["local[3]", True, "1", True, 3]
+    assert "use --workers 4 or fewer" in absurd and "local[16] in a new kernel starts them all the same" in absurd
+    assert facts == ["local[3]", [True, True], "1", True, 3]
 
 
 def test_more_workers_than_cores_are_told_before_they_start(monkeypatch):

@@ -211,6 +211,13 @@ def test_pyspark_that_cannot_pickle_for_this_python_is_named(monkeypatch):
     assert local_spark.version_problem() is None
 
 
+def test_check_says_how_many_workers_fit(notebook, capsys, monkeypatch):
+    monkeypatch.setattr(machine, "cores", lambda: 2)
+    monkeypatch.setattr(machine, "memory", lambda: 24 * 10**9)
+    text, _ = run(notebook, "%ddl check", capsys)
+    assert "workers     --workers 2 has a core for each; 8 at most share 2 cores\n" in text
+
+
 def test_check_names_what_would_fail(notebook, capsys, monkeypatch):
     monkeypatch.setattr(machine, "installed", lambda *names: "3.3.4")
     monkeypatch.setattr(sys, "version_info", (3, 11, 2, "final", 0))
@@ -292,10 +299,12 @@ def test_missing_packages_are_named_and_not_this_one(monkeypatch):
 def test_workers_are_bounded_by_cores_and_memory(monkeypatch):
     monkeypatch.setattr(machine, "cores", lambda: 2)
     monkeypatch.setattr(machine, "memory", lambda: 24 * 10**9)
-    assert preflight.too_many_workers(parse("--workers 16")) is None
-    message = preflight.too_many_workers(parse("--workers 17"))
-    assert "has 2 cores and 24 GB of memory" in message and "use --workers 16 or fewer" in message
-    assert preflight.too_many_workers(parse("--workers 99 --conf spark.master=yarn")) is None
+    assert preflight.too_many_workers(parse("--workers 8")) is None
+    message = preflight.too_many_workers(parse("--workers 16"))
+    assert "has 2 cores and 24 GB of memory" in message and "use --workers 8 or fewer" in message
+    assert message.endswith(" --conf spark.master=local[16] starts them all the same.")
+    for master in ("yarn", "local[16]"):
+        assert preflight.too_many_workers(parse(f"--workers 16 --conf spark.master={master}")) is None
     monkeypatch.setattr(machine, "memory", lambda: 2 * 10**9)
     assert "use --workers 3 or fewer" in preflight.too_many_workers(parse("--workers 4"))
 
