@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +32,50 @@ def described(spec: RunSpec, namespace: Mapping[str, Any]) -> str | None:
         return features
     weights = "" if arrangement["weight"] is None else "; weights of shape (batch,)"
     return f"{features}; {shape_text('labels', arrangement['label'], ['batch'])}{weights}"
+
+
+def problem(spec: RunSpec, namespace: Mapping[str, Any]) -> str | None:
+    """Why `fit` of the cell would fail on a `dataset` without labels, in one line, or None.
+
+    Only where the cell itself shows it: it compiles a loss, fits on `dataset` as it is, and has no class of its own.
+    """
+    arranged = _arrangement(spec, namespace)
+    if arranged is None or arranged[1]["label"] is not None or any(map(_is_own, namespace.values())):
+        return None
+    nodes = list(ast.walk(ast.parse(spec.cell)))
+    if any(isinstance(node, ast.ClassDef) or _is_stored(node) for node in nodes) or "add_loss" in spec.cell:
+        return None
+    calls = [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    if not any(_compiles_loss(call) for call in calls):
+        return None
+    line = next((call.lineno for call in calls if _fits_dataset(call)), None)
+    if line is None:
+        return None
+    return (
+        f"line {line}: dataset has no labels, which the compiled loss compares with: add --label COLUMN, the column of "
+        f"{spec.data} that the model learns to predict."
+    )
+
+
+def _is_own(value: Any) -> bool:
+    """Whether a class of the notebook, such as a model with its own training, or an object of one."""
+    return (value if isinstance(value, type) else type(value)).__module__ == "__main__"
+
+
+def _is_stored(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id == "dataset" and isinstance(node.ctx, ast.Store)
+
+
+def _compiles_loss(call: ast.Call) -> bool:
+    loss = {keyword.arg: keyword.value for keyword in call.keywords}.get("loss", (*call.args, None, None)[1])
+    is_none = loss is None or (isinstance(loss, ast.Constant) and loss.value is None)
+    return isinstance(call.func, ast.Attribute) and call.func.attr == "compile" and not is_none
+
+
+def _fits_dataset(call: ast.Call) -> bool:
+    x = {keyword.arg: keyword.value for keyword in call.keywords}.get("x", (*call.args, None)[0])
+    is_fit = isinstance(call.func, ast.Attribute) and call.func.attr == "fit"
+    return is_fit and isinstance(x, ast.Name) and x.id == "dataset"
 
 
 def notices(spec: RunSpec, namespace: Mapping[str, Any]) -> Iterator[str]:

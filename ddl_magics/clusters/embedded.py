@@ -17,6 +17,7 @@ from ddl_magics.clusters import (
     dataset_shape,
     embedded_check,
     local_spark,
+    missing_imports,
     of_session,
     preflight,
     sent_files,
@@ -64,6 +65,7 @@ class EmbeddedCluster(Cluster):
         except sent_files.CannotSendFiles as error:
             return Refused("usage", str(error))
         problem = data_names.problem(spec, namespace) or preflight.problem(spec, namespace)
+        problem = problem or dataset_shape.problem(spec, namespace) or self._missing_import(spec)
         if problem:
             return Refused("usage", problem)
         if local_spark.is_connect(namespace.get("spark")) or local_spark.is_connect(namespace.get(spec.data or "")):
@@ -82,6 +84,14 @@ class EmbeddedCluster(Cluster):
         if problem:
             return Refused("usage", problem)
         return None if session is None else self._check_session(spec, session)
+
+    def _missing_import(self, spec: RunSpec) -> str | None:
+        """Why an import of the cell would fail on workers that have this kernel's Python, or None."""
+        session = self._session()
+        has_our_python = session is None or session is self._created
+        if spec.files or not has_our_python or not _has_no_executors(_master(spec, session)):
+            return None
+        return missing_imports.problem(spec.cell)
 
     def _release_problem(self, spec: RunSpec, session: Any) -> str | None:
         """Why --release cannot do what it says, or None."""

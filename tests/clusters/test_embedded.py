@@ -255,6 +255,50 @@ def test_our_spark_is_created_anew_for_more_workers_unless_something_would_end_w
     assert facts == ["local[3]", [True, True], "1", True, 3]
 
 
+def _refused(cell, monkeypatch, line="", **variables):
+    """The words with which a cell is refused on this machine, before anything starts; None if it is accepted."""
+    monkeypatch.setattr(local_spark, "existing_session", lambda namespace: None)
+    refused = EmbeddedCluster(dict).check(dataclasses.replace(parse(line), cell=cell), variables)
+    return refused and refused.message
+
+
+def test_an_import_that_this_python_does_not_have_is_refused_before_the_start(monkeypatch):
+    assert _refused("import numpy\nfrom nosuchlib.part import f", monkeypatch) == (
+        "line 2: there is no module nosuchlib in this kernel's Python, which is the workers' too: %pip install the "
+        "package that has it, or put nosuchlib.py beside the notebook."
+    )
+    for cell in (
+        "import json, numpy.linalg",
+        "try:\n    import nosuchlib\nexcept ImportError:\n    pass",
+        "import sys\nsys.path.append('beside')\nimport nosuchlib",
+    ):
+        assert _refused(cell, monkeypatch) is None, cell
+    assert _refused("import nosuchlib", monkeypatch, "--conf spark.master=spark://host:7077") is None
+
+
+def test_a_dataset_without_labels_is_refused_where_the_cell_shows_that_the_loss_needs_them(monkeypatch):
+    rows = pd.DataFrame({"a": [1.0], "b": [2.0], "y": [0]})
+    model = "model = keras.Sequential()\nmodel.compile('adam', 'mse')\n"
+
+    def refused(cell, line="--data rows", **variables):
+        return _refused(cell, monkeypatch, line, rows=rows, **variables)
+
+    assert refused(model + "model.fit(dataset, epochs=2)") == (
+        "line 3: dataset has no labels, which the compiled loss compares with: add --label COLUMN, the column of rows "
+        "that the model learns to predict."
+    )
+    for cell in (
+        model + "model.fit(dataset.map(lambda x: (x, x)))",
+        model + "dataset = dataset.map(lambda x: (x, x))\nmodel.fit(dataset)",
+        "model.compile('adam')\nmodel.fit(dataset)".replace("model", "keras.Model()"),
+        "class Own(keras.Model): pass\n" + model + "model.fit(dataset)",
+    ):
+        assert refused(cell) is None, cell
+    assert refused(model + "model.fit(dataset)", "--data rows --label y") is None
+    own = type("Own", (), {"__module__": "__main__"})
+    assert refused(model + "model.fit(dataset)", Own=own) is None
+
+
 def test_more_workers_than_cores_are_told_before_they_start(monkeypatch):
     monkeypatch.setattr("ddl_magics.clusters.machine.cores", lambda: 2)
     monkeypatch.setattr(local_spark, "existing_session", lambda namespace: None)

@@ -14,6 +14,7 @@ from ..rank_end import Failure, FailureKind, RankEnd
 from ..stopping import NotANumber, StopRun
 from ..tf_distribute.cluster import is_of_a_peer
 from ..wording import without_colours
+from . import advice
 
 MAX_MESSAGE_CHARACTERS = 2_000
 MAX_TRACEBACK_CHARACTERS = 20_000
@@ -58,10 +59,8 @@ def of_error(error: BaseException, rank: Rank) -> RankEnd:
         return _failed(rank, "diverged", str(error), text)
     if isinstance(error, NotANumber):  # reported by the rank where it was seen first
         return _failed(rank, "nan" if error.rank == rank.config.rank else "peer", str(error), text)
-    text_of_error = essence(str(error))
-    return _failed(
-        rank, "error", "%s: %s" % (type(error).__name__, text_of_error) if text_of_error else type(error).__name__, text
-    )
+    message = ": ".join(filter(None, (type(error).__name__, essence(str(error)))))
+    return _failed(rank, "error", message, text, advice.of(error, rank.config.spec))
 
 
 def is_stop(error: BaseException, rank: Rank) -> bool:
@@ -96,8 +95,9 @@ def _is_traced(message: str) -> bool:
     return message.startswith(("in user code:", "Graph execution error"))
 
 
-def _failed(rank: Rank, kind: FailureKind, message: str, text: str = "") -> RankEnd:
+def _failed(rank: Rank, kind: FailureKind, message: str, text: str = "", what_to_do: str = "") -> RankEnd:
     message = without_colours(message)[:MAX_MESSAGE_CHARACTERS]  # Keras writes parts of some in bold
+    message = "%s. %s" % (message.rstrip(". \n"), what_to_do) if what_to_do else message
     return RankEnd("failed", Failure(rank.config.rank, socket.gethostname(), kind, message, without_colours(text)))
 
 

@@ -29,6 +29,7 @@ from . import (
     pipelines,
     process_settings,
     read_first,
+    text_labels,
 )
 
 #: Names that a rank defines before the cell runs, with what gives them.
@@ -288,6 +289,9 @@ def captured(
             captured[name] = namespace[name]
         elif name not in USUAL_MODULES and not _binds_unseen_names(source):
             raise NameProblem(_unknown(name, line, namespace))
+    problem = text_labels.problem(source, captured)
+    if problem is not None:
+        raise NameProblem(problem)
     return captured
 
 

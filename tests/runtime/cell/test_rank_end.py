@@ -6,10 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from ddl_magics.runtime.cell.ending import _traceback, essence, observe
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.stopping import NotANumber
 
 RANK = SimpleNamespace(
-    config=SimpleNamespace(rank=1),
+    config=SimpleNamespace(rank=1, spec=RunSpec(cell="")),
     stop=SimpleNamespace(asked=False),
     errors=SimpleNamespace(first=None),
     cluster=None,
@@ -46,6 +47,44 @@ def test_a_trace_is_left_out(message):
 
     failure = observe(cell, RANK).failure
     assert (failure.rank, failure.kind, failure.message) == (1, "error", f"ValueError: {said}")
+
+
+def _failed(source, **options):
+    """The message of a cell that raises `source`, an expression or a statement."""
+    config = SimpleNamespace(rank=0, spec=RunSpec(cell="", **options))
+    return observe(lambda: exec(source), SimpleNamespace(**{**vars(RANK), "config": config})).failure.message
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "advice"),
+    [
+        (
+            "import nosuchlib.part",
+            {},
+            f"No module named 'nosuchlib'. The workers' Python is {sys.executable}, and has no nosuchlib: install it "
+            "there, or bring a module of your own with --files nosuchlib.py.",
+        ),
+        ("import json.nosuchpart", {}, "No module named 'json.nosuchpart'"),
+        (
+            "raise ValueError('None values not supported.')",
+            {"data": "tumours"},
+            "ValueError: None values not supported. dataset has no labels, as --label COLUMN is missing: add it, or "
+            "give the model a loss of its own.",
+        ),
+        ("raise ValueError('None values not supported.')", {"data": "t", "label": "y"}, "None values not supported."),
+        (
+            "raise ValueError('Invalid dtype: str672')",
+            {},
+            "ValueError: Invalid dtype: str672. Labels or features are text, and a model wants numbers: encode them "
+            "with classes, y = np.unique(labels, return_inverse=True), or with keras.layers.StringLookup.",
+        ),
+        ("raise ValueError('Invalid dtype: object')", {}, "or with keras.layers.StringLookup."),
+        ("raise RuntimeError('Cast string to float is not supported')", {}, "or with keras.layers.StringLookup."),
+        ("float('a')", {}, "ValueError: could not convert string to float: 'a'"),
+    ],
+)
+def test_words_that_name_no_way_out_get_one(source, options, advice):
+    assert _failed(source, **options).endswith(advice)
 
 
 def test_an_exit_of_the_cell_is_no_crash():
