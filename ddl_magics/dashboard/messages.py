@@ -135,7 +135,7 @@ class Packer:
         return state
 
     def _progress(self, last_seen: float | None) -> dict[str, Any]:
-        history, progress = self.history, self.history.progress
+        history, progress, end = self.history, self.history.progress, self.history.pace.end()
         return {
             "fit": progress.fit,
             "epoch": progress.epoch,
@@ -143,7 +143,7 @@ class Packer:
             "step": progress.step,
             "steps": progress.steps,
             "fraction": round(progress.fraction(), 5),
-            "remaining": _round(history.pace.remaining()),
+            "end": None if end is None else round(end, 1),
             "last_seen": last_seen,
             "rate": _round(history.rate),
             "peak": _round(history.peak),

@@ -45,7 +45,10 @@ class Progress:
 
 
 class Pace:
-    """Estimates the remaining time from the recent pace: the mean over the whole fit reacts late to a slow-down."""
+    """Estimates when a fit ends from its recent pace: the mean over the whole fit reacts late to a slow-down.
+
+    The only estimate: cell, tab and the panel's row have it from a `History`.
+    """
 
     def __init__(self) -> None:
         self._points: deque[tuple[float, float]] = deque(maxlen=PACE_POINTS)
@@ -59,8 +62,8 @@ class Pace:
         if not self._points or fraction > self._points[-1][1]:
             self._points.append((time, fraction))
 
-    def remaining(self) -> float | None:
-        """Seconds from the newest position to the end of the fit; None while there is too little to estimate from."""
+    def end(self) -> float | None:
+        """The end of the fit, in the clock of the positions; None while there is too little to estimate it from."""
         if len(self._points) < 2:
             return None
         time, fraction = self._points[-1]
@@ -70,7 +73,7 @@ class Pace:
             start, before = self._points[-2]
         if time <= start:
             return None
-        return (1 - fraction) * (time - start) / (fraction - before)
+        return time + (1 - fraction) * (time - start) / (fraction - before)
 
 
 def steps_per_epoch(longest: int, steps: int | None) -> int | None:

@@ -22,7 +22,9 @@ from typing import Any
 
 from ddl_magics import store
 from ddl_magics.history import query
+from ddl_magics.runtime import events as ev
 from ddl_magics.server import rows
+from ddl_magics.server.run_reader import READ_SECONDS, RunReader
 from ddl_magics.server.search_views import stored_view
 from ddl_magics.server.summary import Summary, summarize
 from ddl_magics.server.trials import Trial, by_run
@@ -51,6 +53,7 @@ class Entry:
         newer: a newer version of ddl_magics wrote the run.
         revision: the revision of the listing in which the run last changed.
         summary: the summary of the events, with the stamp of the file that it was made from.
+        reader: of a run that trains, which estimates its end.
     """
 
     id: str
@@ -61,6 +64,7 @@ class Entry:
     newer: bool = False
     revision: int = 0
     summary: tuple[Any, Summary] | None = None
+    reader: RunReader | None = None
 
     @property
     def live(self) -> bool:
@@ -281,7 +285,8 @@ class Listing:
         if entry is None:
             return None
         entry.stamps = stamps
-        entry.summary = None if cached is None else cached.summary
+        if cached is not None:
+            entry.summary, entry.reader = cached.summary, cached.reader
         self._revision += 1
         entry.revision = self._revision
         self._entries[name] = entry
@@ -294,7 +299,19 @@ class Listing:
         if entry.summary is None or entry.summary[0] != events_stamp:
             entry.summary = (events_stamp, summarize(entry.record.folder / "events.jsonl"))
         search = self._searches.get(str(entry.record.spec.get("parent")))
-        return rows.row(entry.record, entry.summary[1], None if search is None else search.trials.get(entry.id))
+        trial = None if search is None else search.trials.get(entry.id)
+        return rows.row(entry.record, entry.summary[1], trial, _seconds_left(entry))
+
+
+def _seconds_left(entry: Entry) -> float | None:
+    """The seconds until the fit of a run ends, by the estimate that its views have."""
+    if entry.record is None or entry.record.state != ev.RUNNING:
+        entry.reader = None
+        return None
+    reader = entry.reader = entry.reader or RunReader(entry.record)
+    reader.read_more(READ_SECONDS)
+    end = None if reader.behind else reader.history.pace.end()
+    return None if end is None else end - time.time()
 
 
 def _folders(parent: Path) -> dict[str, str]:

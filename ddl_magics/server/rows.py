@@ -14,8 +14,16 @@ from ddl_magics.store import RunRecord, SearchRecord
 MAX_FAILURE_CHARACTERS = 300
 
 
-def row(record: RunRecord, summary: Summary, trial: Trial | None = None) -> dict[str, Any]:
-    """`RunRow` of `openapi.yaml`; with what its search says of it, if it is the run of a trial."""
+def row(
+    record: RunRecord, summary: Summary, trial: Trial | None = None, seconds_left: float | None = None
+) -> dict[str, Any]:
+    """`RunRow` of `openapi.yaml`.
+
+    Args:
+        record, summary: of the run.
+        trial: what its search says of it, if it is the run of a trial.
+        seconds_left: until its current fit ends, as estimated; None if it is unknown.
+    """
     trial = trial or Trial()
     spec, failure = record.spec, record.failure or {}
     return {
@@ -45,6 +53,9 @@ def row(record: RunRecord, summary: Summary, trial: Trial | None = None) -> dict
         "message": record.message[:MAX_FAILURE_CHARACTERS],
         "failure": str(failure["message"])[:MAX_FAILURE_CHARACTERS] if failure.get("message") else None,
         **progress(record, summary),
+        "remaining": round(seconds_left, 1)
+        if seconds_left and seconds_left > 0 and record.state == ev.RUNNING
+        else None,
         "loss": summary.loss,
         "sparkline": list(summary.sparkline if trial.value is None else trial.curve),
         "last_seen": summary.last_seen,
@@ -77,7 +88,7 @@ def search_row(record: SearchRecord) -> dict[str, Any]:
 
 
 def progress(record: RunRecord, summary: Summary) -> dict[str, Any]:
-    """The progress of the current fit; the remaining seconds are extrapolated from the time since it began."""
+    """The progress of the current fit."""
     stored = record.progress
     epoch, epochs, steps = _number(stored, "epoch") or 0, _number(stored, "epochs"), _number(stored, "steps")
     begun, last_seen = _number(stored, "begun"), summary.last_seen
@@ -86,9 +97,6 @@ def progress(record: RunRecord, summary: Summary) -> dict[str, Any]:
     step = summary.step if current else 0
     within = min(step / steps, 1.0) if steps else 0.0
     fraction = min((epoch + within) / epochs, 1.0) if epochs else None
-    remaining = None
-    if fraction and begun and last_seen and last_seen > begun and record.state == ev.RUNNING:
-        remaining = (1 - fraction) / fraction * (last_seen - begun)
     metrics = stored.get("metrics")
     return {
         "epoch": epoch,
@@ -96,7 +104,6 @@ def progress(record: RunRecord, summary: Summary) -> dict[str, Any]:
         "step": step,
         "steps": steps,
         "fraction": None if fraction is None else round(fraction, 4),
-        "remaining": None if remaining is None else round(remaining, 1),
         "metrics": dict(metrics) if isinstance(metrics, dict) else {},
     }
 

@@ -181,7 +181,7 @@ export interface RunRow {
   steps: number | null;
   /** share of the current fit that is done, 0 to 1 */
   fraction: number | null;
-  /** estimated seconds until the fit ends, at the time `last_seen` */
+  /** estimated seconds until the fit ends */
   remaining: number | null;
   /** metrics of the newest epoch */
   metrics: Record<string, number | null>;
@@ -456,8 +456,8 @@ export interface RunProgress {
   steps: number | null;
   /** share of the current fit that is done, 0 to 1 */
   fraction: number;
-  /** estimated seconds until the fit ends, at the time `last_seen` */
-  remaining: number | null;
+  /** estimated end of the current fit */
+  end: number | null;
   /** when the newest events arrived */
   last_seen: number | null;
   /** samples/s of the whole job */

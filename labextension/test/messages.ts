@@ -37,7 +37,7 @@ export const PROGRESS: RunProgress = {
   step: 412,
   steps: 938,
   fraction: 0.744,
-  remaining: 100,
+  end: NOW + 99.2,
   last_seen: NOW - 0.8,
   rate: 5420,
   peak: 9300,

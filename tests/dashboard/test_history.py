@@ -183,18 +183,18 @@ def test_the_remaining_time_follows_the_pace_of_the_last_part():
     pace = Pace()
     for second in range(101):
         pace.add(second, second / 200)
-    assert pace.remaining() == pytest.approx(100)
+    assert pace.end() == pytest.approx(200)
     for second in range(101, 301):
         pace.add(second, 0.5 + (second - 100) / 1000)
-    assert pace.remaining() == pytest.approx(300)
+    assert pace.end() == pytest.approx(600)
 
 
 def test_nothing_is_said_about_the_end_before_there_is_a_pace():
     pace = Pace()
-    assert pace.remaining() is None
+    assert pace.end() is None
     pace.add(1.0, 0.1)
     pace.add(2.0, 0.1)
-    assert pace.remaining() is None
+    assert pace.end() is None
     assert Progress().fraction() == 0
 
 

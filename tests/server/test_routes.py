@@ -34,7 +34,8 @@ async def test_the_list_is_in_pages_newest_first(ask):
 
 
 async def test_a_row_says_how_far_a_run_is(ask):
-    folder = stored(events=[*list(training(4))[:7], epoch(0, loss=1.0), steps(0, 1, step=0, count=5, loss=0.75)])
+    paced = [*list(training(4))[:7], epoch(0, loss=1.0), steps(0, 1, step=0, count=5, loss=0.75)]
+    folder = stored(events=[{**event, "time": event["time"] + 5.0 * k} for k, event in enumerate(paced)])
     begun = next(event["time"] for event in folder.events() if event["kind"] == "fit")
     done = {"epoch": 1, "epochs": 4, "steps": 10, "begun": begun - 10, "metrics": {"loss": 1.0}}
     folder.update({"progress": done})
@@ -42,7 +43,11 @@ async def test_a_row_says_how_far_a_run_is(ask):
     assert (row["state"], row["live"], row["workers"], row["notebook"]) == (ev.RUNNING, True, 2, "a.ipynb")
     assert (row["epoch"], row["epochs"], row["step"], row["steps"], row["fraction"]) == (1, 4, 5, 10, 0.375)
     assert row["loss"] == 0.75 and row["sparkline"][-1] == 0.75 and row["metrics"] == {"loss": 1.0}
-    assert row["remaining"] == pytest.approx(10 / 0.375 * 0.625, rel=0.05)
+    view = (await ask(f"runs/{folder.path.name}/view"))[1]["message"]
+    assert row["remaining"] == pytest.approx(view["progress"]["end"] - view["now"], abs=0.5), "as in the views"
+    kill_owner(folder)
+    (row,) = (await ask("runs"))[1]["runs"]
+    assert (row["state"], row["remaining"]) == (ev.LOST, None)
 
 
 async def test_the_list_can_be_searched(ask):

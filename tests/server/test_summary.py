@@ -1,14 +1,11 @@
 """The sparkline of a run: few points, spread over the whole run."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from support.fake_cluster import epoch, steps
 
-from ddl_magics.runtime import events as ev
-from ddl_magics.server import rows
-from ddl_magics.server.summary import SPARKLINE_POINTS, Summary, summarize
+from ddl_magics.server.summary import SPARKLINE_POINTS, summarize
 
 
 @pytest.mark.parametrize("reports", [10, 500, 2000, 6000, 20_000])
@@ -30,9 +27,3 @@ def test_a_loss_that_no_float_can_hold_is_none(tmp_path):
     path = tmp_path / "events.jsonl"
     path.write_text("".join(json.dumps({**epoch(0, loss=loss), "seq": 1}) + "\n" for loss in (0.5, 10**400)))
     assert summarize(path).loss == 0.5
-
-
-@pytest.mark.parametrize(("seen", "remaining"), [(100.0, None), (110.0, 30)])
-def test_what_is_left_is_extrapolated_from_what_has_passed(seen, remaining):
-    record = SimpleNamespace(progress={"epoch": 1, "epochs": 4, "steps": 10, "begun": 100.0}, state=ev.RUNNING)
-    assert rows.progress(record, Summary(epoch=1, last_seen=seen))["remaining"] == remaining

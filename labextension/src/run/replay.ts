@@ -76,7 +76,7 @@ function progressAt(current: RunModel, progress: RunProgress, past: RunModel, st
     step: Math.max(0, Math.round(steps ? (done - epoch) * steps : step)),
     steps,
     fraction: epochs ? Math.min(done / epochs, 1) : 0,
-    remaining: null,
+    end: null,
     last_seen: null,
     rate: past.line("rate")?.y.at(-1) ?? null,
     peak,

@@ -128,9 +128,9 @@ export function times(model: RunModel): string {
   if (isSilent(model)) return `${duration(model.lastSeen - state.created)} elapsed when last seen`;
   const elapsed = duration(model.now() - state.created);
   if (state.started === null) return `waiting for ${elapsed}`;
-  const { remaining = null, last_seen = null, fraction: done = 0 } = progress ?? {};
-  if (remaining === null || last_seen === null || done >= 1 || state.state !== "RUNNING") return `${elapsed} elapsed`;
-  const left = duration(remaining - (model.now() - last_seen));
+  const { end = null, fraction: done = 0 } = progress ?? {};
+  if (end === null || done >= 1 || state.state !== "RUNNING") return `${elapsed} elapsed`;
+  const left = duration(end - model.now());
   if (left !== "0:00") return `${elapsed} elapsed · about ${left} left`;
   // The estimated time is over: either the run is about to end, or there were no events for a long time.
   return done > NEARLY ? `${elapsed} elapsed · nearly done` : `${elapsed} elapsed`;

@@ -56,7 +56,7 @@ test("the times of other states", () => {
   expect(times(model({ state: "STOPPED", ended: NOW }))).toBe("took 2:20");
   expect(times(model({ state: "STOPPED", started: NOW - 60, ended: NOW }))).toBe("trained 1:00, 2:20 with waiting");
   expect(times(model({ state: "STOPPING" }))).toBe("2:20 elapsed");
-  expect(times(model({}, { remaining: null }))).toBe("2:20 elapsed");
+  expect(times(model({}, { end: null }))).toBe("2:20 elapsed");
 });
 
 test("the bar is indeterminate while the progress is unknown", () => {

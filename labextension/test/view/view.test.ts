@@ -11,7 +11,7 @@ import { find, findAll, isShown } from "../dom";
 import { begin, drawing, end, frame, resize } from "../layoutless";
 import { delta, full, info, NOW, type Point, PROGRESS, RUN, STATE } from "../messages";
 
-const BEFORE = { ...PROGRESS, fit: -1, epoch: 0, epochs: 0, step: 0, steps: null, fraction: 0, remaining: null };
+const BEFORE = { ...PROGRESS, fit: -1, epoch: 0, epochs: 0, step: 0, steps: null, fraction: 0, end: null };
 
 const MONITOR: MonitorView = {
   ...{ model: "energy", log: "/srv/log", window: 60, rows: 0, wanted: 5000, requests: 1, errors: 1, late: 0 },
