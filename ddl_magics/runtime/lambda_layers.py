@@ -15,6 +15,7 @@ import dis
 import io
 import json
 import marshal
+import re
 import sys
 import threading
 import types
@@ -27,6 +28,8 @@ _LOADERS = ("keras.src.utils.python_utils", "keras.src.utils.generic_utils")
 
 #: The longest `config.json`, whose entry in an archive may be a bomb. Keras reads a longer one in its safe mode.
 MAX_CONFIG_BYTES = 64 << 20
+#: The longest `metadata.json`: Keras writes some hundred bytes.
+MAX_METADATA_BYTES = 64 << 10
 #: The errors of reading a file that Keras cannot read either; RuntimeError: it is encrypted, or nested too deeply.
 _UNREADABLE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError),
@@ -85,13 +88,12 @@ def load(path: str, custom_objects: Mapping[str, Any], python: str | None, **opt
 
     python: the version whose bytecode the file has; None for a file that is not trusted. options: of `load_model`.
 
-    Raises ValueError, one line, where the code cannot be loaded.
+    Raises ValueError, one line, where the code cannot be loaded, or another generation of Keras saved the file; else
+    what Keras raises.
     """
-    import keras
-
     codes, _ = functions_in(path, options.get("compile", True))
     if not codes:
-        return keras.models.load_model(path, custom_objects=dict(custom_objects), **options)
+        return _load(path, custom_objects, **options)
     if python is None:
         raise ValueError(_REFUSED)
     if python != this_python():
@@ -106,7 +108,32 @@ def load(path: str, custom_objects: Mapping[str, Any], python: str | None, **opt
             % (" and ".join(missing), ", ".join("%r: %s" % (name, name) for name in missing))
         )
     with _code_names(custom_objects):
-        return keras.models.load_model(path, custom_objects=dict(custom_objects), safe_mode=False, **options)
+        return _load(path, custom_objects, safe_mode=False, **options)
+
+
+def _load(path: str, custom_objects: Mapping[str, Any], **options: Any) -> Any:
+    import keras
+
+    try:
+        return keras.models.load_model(path, custom_objects=dict(custom_objects), **options)
+    except Exception as error:
+        saved_by = _saved_by(path)
+        if saved_by is None or saved_by.split(".")[0] == keras.__version__.split(".")[0]:
+            raise
+        raise ValueError(
+            "Keras %s saved the model, and Keras %s cannot load it: train the model where it is used, or have the same "
+            "Keras in both places" % (saved_by, keras.__version__)
+        ) from error
+
+
+def _saved_by(path: str) -> str | None:
+    """The version of Keras that a `.keras` file names; None where it names none."""
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open("metadata.json") as source:
+            version = json.loads(source.read(MAX_METADATA_BYTES))["keras_version"]
+    except _UNREADABLE:
+        return None
+    return version if isinstance(version, str) and re.fullmatch(r"\d{1,3}\.[\w.+]{1,32}", version) else None
 
 
 def _codes(config: Any) -> Iterator[str]:

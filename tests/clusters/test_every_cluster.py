@@ -196,6 +196,11 @@ def models(notebook, embedded, path):
     return ("digits", path) if notebook is embedded else ("digits", embedded.run_id, path)
 
 
+def of_keras_2(notebook):
+    """Whether the session has another generation of Keras than the embedded Spark: LIVY_RIG_CLUSTER."""
+    return notebook.remote("print(__import__('keras').__version__)").text.startswith("2.")
+
+
 def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded, tmp_path):
     """Of a run that the session has trained, of another kernel's and of a file: the model of these two is sent."""
     columns = "'id', 'id * 0.5 as a', 'id * id * 0.1 as b', '1.0 as c', '0.0 as d'"
@@ -204,7 +209,11 @@ def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded, tmp_pat
     theirs = np.array([[0, 0, 1, 0], [0.5, 0.1, 1, 0], [1, 0.4, 1, 0]]) @ kernel + bias
     file = notebook.value(f"str(digits.save_model({str(tmp_path / 'model.keras')!r}))")
     for model in models(notebook, embedded, file):
-        text = notebook.run(f"%ddl predict {model} --data rows --name scored --features a b c d --output p").text
+        line = f"%ddl predict {model} --data rows --name scored --features a b c d --output p"
+        if model == embedded.run_id and of_keras_2(notebook):
+            assert_refused(notebook, line, "df cannot be scored: ValueError: Keras 3.* saved the model, and Keras 2")
+            continue
+        text = notebook.run(line).text
         assert re.search(r"^scored .*is rows with p \(float\); its rows are scored when", text), text
         shown = notebook.remote("print([row['p'] for row in scored.orderBy('id').collect()])").text
         found = [float(number) for number in re.findall(r"-?[0-9]+\.[0-9e-]+", shown)]
@@ -248,6 +257,9 @@ def test_a_model_is_evaluated_where_the_dataframe_is(notebook, embedded, tmp_pat
     folder = notebook.value(f"str(digits.export({str(tmp_path / 'model')!r}, 'keras'))")
     for model in models(notebook, embedded, folder):
         line = f"%ddl evaluate {model} --data known --label y --features a b c d --name found"
+        if model == embedded.run_id and of_keras_2(notebook):
+            assert_refused(notebook, line, "df cannot be evaluated: ValueError: Keras 3.* saved the model, and Keras 2")
+            continue
         assert re.search(r"^found: <Evaluation of 3 rows: .*loss [0-9.]+", notebook.run(line).text)
         if model != embedded.run_id:
             error = np.abs(theirs[:, 0] - [0, 1, 2]).mean()

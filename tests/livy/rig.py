@@ -29,7 +29,8 @@ ROOT = HERE.parent.parent
 BUILD = ROOT / "build" / "livy"
 JARS = BUILD / "jars"
 REPL_JAR = BUILD / "livy-repl.jar"
-CLUSTER = ROOT / ".venv-cluster"
+#: What the cluster's nodes have: Spark, Python and TensorFlow.
+CLUSTER = Path(os.environ.get("LIVY_RIG_CLUSTER", ROOT / ".venv-cluster"))
 
 #: The classes of the cluster's Spark as Java maps them into memory, where support/spark_archive.py has written them.
 ARCHIVE = BUILD / "spark.jsa"
@@ -209,9 +210,9 @@ def java_home() -> Path:
 
 
 def _check_parts() -> None:
-    for part in (JARS / ".ready", REPL_JAR, CLUSTER / ".ready"):
+    for part in (JARS / ".ready", REPL_JAR, CLUSTER / "bin" / "python"):
         if not part.exists():
-            raise RigError(f"{part.relative_to(ROOT)} is missing: run `make livy-env` first")
+            raise RigError(f"{part} is missing: run `make livy-env` first")
 
 
 def pyspark() -> Path:

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,10 +73,31 @@ def test_two_workers_learn_what_one_process_learns(environment, python, spark, t
     assert (said["versions"]["pyspark"], said["versions"]["keras"]) == (spark, keras)
 
 
-def test_a_session_with_the_versions_of_hdinsight_trains_as_one_process_does(environment, tmp_path):
-    """Its Python is too old for the notebook's side: runs are started as Livy's statements start them."""
+@pytest.fixture(scope="module")
+def hdinsight(environment):
+    """The Python of HDInsight 5.1: 3.8, with its Spark and the newest TensorFlow there."""
     python = environment("3.8")
     subprocess.run([python, "-m", "pip", "install", "--quiet", "pyspark==3.3.1", "tensorflow-cpu==2.13.1"], check=True)
+    return python
+
+
+@pytest.mark.livy
+@pytest.mark.parametrize(
+    "file", ["clusters/test_every_cluster.py", "clusters/test_livy_data.py", "search/test_on_livy.py"]
+)
+def test_what_holds_behind_livy_holds_with_the_versions_of_hdinsight(hdinsight, file):
+    """For a kernel with `%ddl use livy`, and for sparkmagic's behind a gateway: the rig has them in its sessions."""
+    command = [sys.executable, "-m", "pytest", "-q", TESTS / file, "-m", ""]
+    if "every_cluster" in file:
+        command += ["-k", "ipython or gateway"]
+    variables = {**os.environ, "LIVY_RIG_CLUSTER": str(hdinsight.parent.parent)}
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=1500)
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+def test_a_session_with_the_versions_of_hdinsight_trains_as_one_process_does(hdinsight, tmp_path):
+    """Its Python is too old for the notebook's side: runs are started as Livy's statements start them."""
+    python = hdinsight
     runtime = shipping.pack()
     (tmp_path / f"{runtime.module}.zip").write_bytes(runtime.data)
     foreign = ("PYSPARK_", "SPARK_", "PYTHON")

@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import sys
+import zipfile
 
 import keras
 import numpy as np
@@ -261,3 +262,17 @@ def test_spark_scores_and_evaluates_with_it(spark_cluster, tmp_path):
         for score in (prediction.predict, prediction.evaluate):
             with pytest.raises(Exception, match=REFUSED):
                 score({**request, **untrusted}, names, None)
+
+
+@pytest.mark.parametrize(
+    ("saved_by", "says"), [("2.13.1", "^Keras 2.13.1 saved the model, and Keras 3"), (keras.__version__, "Gone")]
+)
+def test_a_model_that_another_generation_of_keras_saved_and_this_one_cannot_read(tmp_path, saved_by, says):
+    layer = {"module": "keras.layers", "class_name": "Gone", "config": {}, "registered_name": None}
+    config = {"module": "keras", "class_name": "Sequential", "config": {"name": "s", "layers": [layer]}}
+    with zipfile.ZipFile(tmp_path / "model.keras", "w") as archive:
+        archive.writestr("config.json", json.dumps(config))
+        archive.writestr("metadata.json", json.dumps({"keras_version": saved_by}))
+        archive.writestr("model.weights.h5", b"")
+    with pytest.raises((TypeError, ValueError), match=says):
+        lambda_layers.load(str(tmp_path / "model.keras"), {}, None)
