@@ -1,6 +1,6 @@
 # Storage of clusters for the tests: Spark's client of S3 with moto as S3, and HDFS in one process.
 #
-# make tables-env   fetches Delta for Spark and for Python (60 MB)
+# make tables-env   fetches Delta and Iceberg for Spark and for Python (200 MB)
 # make stores-env   fetches the jars with Maven (370 MB) and builds .venv-stores, where they are not here yet
 
 STORES := .venv-stores
@@ -24,7 +24,8 @@ build/tables/.ready: tests/stores/tables.xml | build/livy/jars/.ready $(READY)
 	@rm -rf build/tables
 	@mvn -B -q -f tests/stores/tables.xml dependency:copy-dependencies -DincludeScope=runtime \
 	  -DoutputDirectory=$(CURDIR)/build/tables/jars
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target build/tables/python 'deltalake==1.6.6'
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target build/tables/python \
+	  'deltalake==1.6.6' 'pyiceberg==0.12.0' 'cachetools<8'
 	@touch $@
 
 $(STORES)/.ready: | $(READY)

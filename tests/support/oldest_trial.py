@@ -40,6 +40,15 @@ with strategy.scope():
     model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
 model.fit(x, y, batch_size=16, epochs=3, verbose=0)
 """
+SERVERS = """
+def read(context):
+    x = np.random.RandomState(1).rand(96, 5)
+    return tf.data.Dataset.from_tensor_slices((x, x.sum(axis=1, keepdims=True))).repeat().batch(16)
+with strategy.scope():
+    model = keras.Sequential([keras.layers.Dense(8, activation="tanh"), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+model.fit(keras.utils.experimental.DatasetCreator(read), steps_per_epoch=6, epochs=3, verbose=0)
+"""
 WEIGHTS = "\n[float(abs(w).sum()) for w in model.get_weights()]"
 
 #: Name of a run -> the cell, and what it asks for besides two workers.
@@ -50,6 +59,7 @@ RUNS = {
     "average": (VARIABLES, {"strategy": "average"}),
     "ensemble": (VARIABLES, {"strategy": "ensemble"}),
     "tf-allreduce": (STRATEGY, {"strategy": "tf-allreduce"}),
+    "tf-ps": (SERVERS, {"strategy": "tf-ps"}),
     "data": (FRAME, {"data": "frame", "features": ["a", "b"], "label": "y", "batch_size": 16}),
 }
 RUN_SECONDS, POLL_SECONDS = 300, 0.2

@@ -64,13 +64,14 @@ def ids(source):
 
 def test_without_its_packages_a_table_is_refused_with_what_to_add(spark, table, monkeypatch):
     monkeypatch.setitem(sys.modules, "deltalake", None)
+    monkeypatch.setitem(sys.modules, "pyiceberg", None)
     said = r"have removed rows, too: start Spark with its package \(.*io\.delta:delta-spark\), or install deltalake"
     for name in ("", "@v3", "/"):
         with pytest.raises(DataError, match=said):
             sources.source(spark, f"file://{table}{name}")
     (table / "_delta_log").rename(table / "metadata")
     (table / "metadata" / "v1.metadata.json").touch()
-    with pytest.raises(DataError, match=r"of Iceberg have removed rows, too: start Spark .*iceberg-spark"):
+    with pytest.raises(DataError, match=r"of Iceberg have removed rows, too: start Spark .*, or install pyiceberg"):
         sources.source(spark, f"file://{table}")
     (table / "metadata").rename(table / ".hoodie")
     with pytest.raises(DataError, match=r"of Hudi no version can be named: leave out @v3$"):
@@ -104,23 +105,33 @@ def test_a_name_that_ends_like_a_version_is_a_name(spark, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_tables_of_delta_by_its_package_and_by_deltalake(tmp_path):
-    """Written by Delta itself; versions 1 and 2 of the one without deletion vectors are what deltalake lists, too."""
-    by_package = trial(tmp_path, ",".join(map(str, sorted(RIG.glob("jars/delta-*.jar")))))
+def test_tables_by_their_packages_and_by_what_lists_their_files(tmp_path):
+    """Written by Delta and Iceberg themselves. deltalake and pyiceberg list what has no removed rows in its files."""
     every, today = ([[i, f"0{i % 2}", i % 2] for i in range(first, 200)] for first in (0, 100))
-    for name, rows in {"plain": today, "plain@v1": every, "vectors": today, "vectors@v1": every}.items():
-        assert by_package[name]["format"] == "delta" and by_package[name]["rows"] == rows, name
-    assert "plain@v9 cannot be read: " in by_package["plain@v9"]
-    by_lake = trial(tmp_path, "")
-    for name, rows in {"plain": today, "plain@v1": every}.items():
-        assert by_lake[name]["format"] == "parquet" and by_lake[name]["rows"] == rows, name
-    assert "plain@v9 cannot be read by deltalake: " in by_lake["plain@v9"]
-    assert "is of Delta with deletionVectors" in by_lake["vectors"]
+    by_package = trial(tmp_path, ",".join(map(str, sorted(RIG.glob("jars/*.jar")))))
+    for table, names in {"delta": ("plain", "vectors"), "iceberg": ("ice", "deletes")}.items():
+        for name in names:
+            assert by_package[name]["format"] == by_package[f"{name}@v1"]["format"] == table
+            assert by_package[name]["rows"] == today and by_package[f"{name}@v1"]["rows"] == every, name
+    assert by_package["renamed"]["rows"] == today
+    assert "plain@v9 cannot be read: " in by_package["plain@v9"] and "ice@v9 cannot be read: " in by_package["ice@v9"]
+    by_files = trial(tmp_path, "")
+    for name in ("plain", "ice"):
+        assert by_files[name]["format"] == by_files[f"{name}@v1"]["format"] == "parquet"
+        assert by_files[name]["rows"] == today and by_files[f"{name}@v1"]["rows"] == every, name
+    assert by_files["deletes@v1"]["rows"] == every
+    assert "plain@v9 cannot be read by deltalake: " in by_files["plain@v9"]
+    assert "ice@v9 cannot be read by pyiceberg: " in by_files["ice@v9"]
+    assert "is of Delta with deletionVectors" in by_files["vectors"]
+    assert "is of Iceberg with removed rows: start Spark with its package" in by_files["deletes"]
+    assert "its catalog does: df = spark.read.table(NAME)" in by_files["cataloged"]
+    assert by_package["cataloged"] == by_files["cataloged"]
+    assert "is of Iceberg with columns that have changed: start Spark" in by_files["renamed"]
 
 
 def trial(folder, jars):
     """What stores/table_trial.py says."""
-    assert (RIG / ".ready").exists(), "make tables-env fetches Delta"
+    assert (RIG / ".ready").exists(), "make tables-env fetches Delta and Iceberg"
     environment = paths.environment()
     if not jars:
         environment["PYTHONPATH"] += f":{RIG / 'python'}"
