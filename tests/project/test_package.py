@@ -27,7 +27,7 @@ THERE_ANYWAY = {"numpy", "keras", "tensorflow", "pyspark", "py4j", "tf_keras"}
 PERHAPS_THERE = {
     "data/arrow.py": {"pyarrow"},
     "data/parquet.py": {"pyarrow"},
-    "data/tables.py": {"deltalake"},
+    "data/tables.py": {"deltalake", "pyiceberg"},
     "data/file_systems.py": {"pyarrow"},
     "scoring/batches.py": {"pyarrow"},
     "variables/tables.py": {"pandas"},
