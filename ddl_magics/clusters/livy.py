@@ -13,7 +13,8 @@ from typing import Any
 from ddl_magics.clusters import livy_check, livy_remote, sending, sent_files, shipping
 from ddl_magics.clusters.base import Launched, Namespace, NotStarted, Postponed, Ready, Refused, Unreachable
 from ddl_magics.clusters.cluster import NOT_OURS, Cluster, launch_answer
-from ddl_magics.clusters.livy_channel import DEAD, Busy, Channel, StatementFailed, TooSlow
+from ddl_magics.clusters.livy_channel import Busy, Channel, StatementFailed, TooSlow
+from ddl_magics.clusters.livy_description import DEAD
 from ddl_magics.clusters.livy_http import with_retries
 from ddl_magics.clusters.livy_session import LivySession
 from ddl_magics.runtime.run_spec import RunSpec

@@ -20,9 +20,9 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from ddl_magics.clusters import livy_description, livy_remote
+from ddl_magics.clusters import livy_description, livy_remote, yarn_application
 from ddl_magics.clusters.idle_session import LOOK_SECONDS, IdleSession
-from ddl_magics.clusters.livy_description import SessionId
+from ddl_magics.clusters.livy_description import DEAD, SessionId
 from ddl_magics.clusters.livy_http import Gone, LivyHttp, NoAnswer, Rejected, Unavailable, with_retries
 from ddl_magics.clusters.shipping import RuntimePackage
 from ddl_magics.runtime.spark import spark_error
@@ -40,9 +40,6 @@ REPLY_SECONDS = 25.0
 POLL_SECONDS, LONGEST_POLL_SECONDS = 0.02, 0.5
 #: How long the probe for a side channel is repeated while the session is busy.
 PROBE_SECONDS = 30.0
-
-#: The terminal states of a session.
-DEAD = frozenset(("dead", "error", "killed", "shutting_down", "success"))
 
 
 class Busy(TimeoutError):
@@ -248,7 +245,9 @@ class Channel:
         if f"No module named '{self.module}" in error:
             return self._restarted()
         if "java.net.ConnectException" in error and "Traceback" not in error:  # from Livy's Java to its Python
-            return Gone(f"the Python of Livy session {self.id} at {self.http.host} has ended: begin a new session")
+            end_reason = yarn_application.why_ended(self.http, self.id)
+            has_ended = f"has ended ({end_reason})" if end_reason else "has ended"
+            return Gone(f"the Python of Livy session {self.id} at {self.http.host} {has_ended}: begin a new session")
         return Unavailable(f"the driver could not answer ({spark_error.cause(error)})")
 
     # Both
@@ -286,7 +285,8 @@ class Channel:
         except (ConnectionError, ValueError):
             return
         if state in DEAD:
-            raise Gone(f"{self._end_message()} (it is {state})")
+            end_reason = yarn_application.why_ended(self.http, self.id)
+            raise Gone(f"{self._end_message()} (it is {state}{end_reason and f'; {end_reason}'})")
         if unanswered_since is not None and self._idle.is_dead(state == "idle", unanswered_since):
             silent = f"its driver has not answered for {self._idle.seconds:.0f} s, though Livy calls it idle"
             raise Gone(f"{self._end_message()} ({silent}): begin a new session")

@@ -15,6 +15,9 @@ from ddl_magics.clusters.livy_http import REQUEST_SECONDS, Gone, LivyHttp, Rejec
 
 SessionId = int | str
 
+#: The terminal states of a session.
+DEAD = frozenset(("dead", "error", "killed", "shutting_down", "success"))
+
 _LISTS = ("sessions", "applications", "items", "value")
 #: The end of a session that Fabric could not start, or has ended.
 _FAILED = ("error", "cancelled", "failed")

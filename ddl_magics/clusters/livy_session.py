@@ -10,14 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddl_magics.clusters import livy_description
-from ddl_magics.clusters.livy_channel import DEAD
-from ddl_magics.clusters.livy_description import Description, SessionId
+from ddl_magics.clusters import livy_description, yarn_application
+from ddl_magics.clusters.livy_description import DEAD, Description, SessionId
 from ddl_magics.clusters.livy_http import Gone, LivyHttp, Rejected, Throttled, Unavailable, with_retries
 
 #: How long a new session may take to become idle: YARN may have to find resources for it.
 START_SECONDS = 300.0
 POLL_SECONDS = 0.5
+#: A session that starts for so long may wait in a queue of YARN: then, how often that is looked up, and told again.
+QUEUE_SECONDS, QUEUE_LOOK_SECONDS, REPEAT_SECONDS = 20.0, 5.0, 60.0
 #: How long the first request is repeated: a user waits for the cell.
 REACH_SECONDS = 3.0
 #: How long a session may take to be listed, if the answer to its creation is lost.
@@ -132,7 +133,7 @@ def create(
     session = _of(http, described, ends_with_kernel=not detached, detached=detached, created_here=True)
     report(f"Livy session {session.id}{f' ({session.name})' if session.name else ''} starts at {http.host}")
     try:
-        wait_until_idle(session, seconds)
+        wait_until_idle(session, seconds, report)
     except BaseException:
         session.delete()
         raise
@@ -184,13 +185,15 @@ def _listed(http: LivyHttp) -> list[Description]:
     return livy_description.read_list(http.get("/sessions?size=1000&$top=1000"))
 
 
-def wait_until_idle(session: LivySession, seconds: float = START_SECONDS) -> None:
-    """Wait until the session has started.
+def wait_until_idle(
+    session: LivySession, seconds: float = START_SECONDS, report: Callable[[str], None] = lambda line: None
+) -> None:
+    """Wait until the session has started. report: called with a line if it waits in a queue of YARN.
 
     Raises:
         NoSession: it has not started in time, or has died.
     """
-    deadline = time.monotonic() + seconds
+    deadline, queue = time.monotonic() + seconds, _Queue(session, report)
     while True:
         try:
             described = with_retries(lambda: livy_description.ask(session.http, session.id), 60.0)
@@ -200,14 +203,53 @@ def wait_until_idle(session: LivySession, seconds: float = START_SECONDS) -> Non
         if state in ("idle", "busy"):
             return
         if state in DEAD:
-            cause = described.cause or _cause(session)
+            cause = described.cause or queue.given_up or _cause(session)
             raise NoSession(f"Livy session {session.id} did not start (it is {state}): {cause}")
         if time.monotonic() > deadline:
             raise NoSession(
                 f"Livy session {session.id} is still {state} after {seconds:.0f} s: ask for less with "
-                "session_configs in sparkmagic's config.json, or end other sessions."
+                f"session_configs in sparkmagic's config.json, or end other sessions.{queue.advice}"
             )
+        queue.look()
         time.sleep(POLL_SECONDS)
+
+
+class _Queue:
+    """Whether a session that starts waits in a queue of YARN: the first line after `QUEUE_SECONDS`, then each minute.
+
+    waiting: the newest line; "" while it does not wait.
+    """
+
+    def __init__(self, session: LivySession, report: Callable[[str], None]) -> None:
+        self.waiting = ""
+        self._session, self._report = session, report
+        self._began = time.monotonic()
+        self._look_at, self._report_at = self._began + QUEUE_SECONDS, self._began
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + QUEUE_LOOK_SECONDS
+        self.waiting = yarn_application.waiting(_log(self._session)) or ""
+        if self.waiting and now >= self._report_at:
+            self._report_at = now + REPEAT_SECONDS
+            self._report(f"after {now - self._began:.0f} s, {self.waiting}")
+
+    @property
+    def advice(self) -> str:
+        """What a session is that has waited too long, and that Livy does not take out of the queue with the session."""
+        if not self.waiting:
+            return ""
+        application = self.waiting.partition(" ")[0]
+        return f" {self.waiting}. It stays there: `yarn application -kill {application}` takes it out."
+
+    @property
+    def given_up(self) -> str:
+        """Why a session is dead that was waiting; "" where it was not."""
+        limit = "longer than its Livy lets a session start (livy.rsc.server.connect.timeout, 90 s unless set)"
+        remedy = "ask for less with session_configs in sparkmagic's config.json, or end other sessions"
+        return f"{self.waiting}, {limit}: {remedy}" if self.waiting else ""
 
 
 def find(http: LivyHttp, id_or_name: str) -> LivySession:
@@ -243,11 +285,20 @@ def _unlisted(http: LivyHttp, session_id: str) -> Description | None:
 
 
 def _cause(session: LivySession) -> str:
-    """The most informative line of a dead session's log."""
-    try:
-        log: list[str] = session.http.get(f"{livy_description.path_of(session.id)}/log?size=200", seconds=10.0)["log"]
-    except (ConnectionError, ProcessLookupError, KeyError, TypeError):
-        return "see its log in Livy"
+    """YARN's words, or the most informative line of a dead session's log."""
+    log = _log(session)
+    of_yarn = yarn_application.why_ended(session.http, session.id) if yarn_application.reason(log) else ""
+    if of_yarn:
+        return of_yarn
     lines = [line.strip() for line in log if line.strip() and line.strip() not in ("stdout:", "stderr:")]
     errors = [line for line in lines if "Exception" in line or "Error" in line or "ERROR" in line]
     return (errors or lines or ["see its log in Livy"])[0][:_SHOWN_CHARACTERS]
+
+
+def _log(session: LivySession) -> list[str]:
+    """The last lines of the session's log; none without an answer."""
+    try:
+        answer = session.http.get(f"{livy_description.path_of(session.id)}/log?size=200", seconds=10.0)["log"]
+    except (ConnectionError, ProcessLookupError, KeyError, TypeError):
+        return []
+    return [str(line) for line in answer] if isinstance(answer, list) else []

@@ -156,7 +156,7 @@ def _reach(record: RunRecord) -> LivyCluster | Ending:
     from ddl_magics.clusters import livy_description, sparkmagic_link
     from ddl_magics.clusters.base import Polled, Unreachable
     from ddl_magics.clusters.choice import Choice
-    from ddl_magics.clusters.livy_channel import DEAD
+    from ddl_magics.clusters.livy_description import DEAD
     from ddl_magics.clusters.livy_http import Gone, LivyHttp, with_retries
     from ddl_magics.clusters.livy_session import NoSession
 

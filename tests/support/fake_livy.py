@@ -50,6 +50,7 @@ class FakeLivy(StandIn):
         self.about = {}  # what Livy tells of the session beyond its id, state and kind
         self.state = "idle"
         self.deaf = ""  # how the session of a driver that has died answers: "accepts", or "fails"
+        self.log = []
         self.names = {}
         self.created = []  # the bodies of the requests for a session
         self.statements, self.jobs = [], {}
@@ -71,6 +72,8 @@ class FakeLivy(StandIn):
             return 200, {"msg": "deleted"}
         if rest == ["state"] or not rest:
             return 200, {"id": 7, "state": self.state, "kind": "pyspark", **self.about}
+        if rest == ["log"]:
+            return 200, {"log": self.log}
         if rest == ["connect"]:
             return 200, None
         if self.deaf:

@@ -131,8 +131,24 @@ class Yarn:
 
     def metrics(self):
         """What the ResourceManager says of its cluster."""
-        with urllib.request.urlopen(f"http://{self.head}:{HTTP}/ws/v1/cluster/metrics", timeout=5) as reply:
-            return json.load(reply)["clusterMetrics"]
+        return self._ask("metrics")["clusterMetrics"]
+
+    def applications(self):
+        """The ids of those that are running or waiting."""
+        apps = self._ask("apps?states=ACCEPTED,RUNNING")["apps"] or {}
+        return [app["id"] for app in apps.get("app", [])]
+
+    def end_application(self, application):
+        """What `yarn application -kill` does."""
+        body = json.dumps({"state": "KILLED"}).encode()
+        self._ask(f"apps/{application}/state?user.name=root", body)
+
+    def _ask(self, path, body=None):
+        """The ResourceManager's answer; what to put there is in `body`."""
+        url, method = f"http://{self.head}:{HTTP}/ws/v1/cluster/{path}", "GET" if body is None else "PUT"
+        request = urllib.request.Request(url, body, {"Content-Type": "application/json"}, method=method)
+        with urllib.request.urlopen(request, timeout=10) as reply:
+            return json.load(reply)
 
     def containers(self, host):
         """The ids of the containers on the host; that of an ApplicationMaster ends with 000001."""

@@ -11,6 +11,10 @@ from support.cluster_notebooks import Notebook
 from support.until import until
 from yarn import rig
 
+from ddl_magics.clusters import livy_session
+from ddl_magics.clusters.livy_http import Connection, LivyHttp
+from ddl_magics.clusters.livy_session import NoSession
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.spark,
@@ -117,3 +121,38 @@ def test_executors_are_given_back_and_asked_for_again(notebook, yarn):
     assert notebook.run("%ddl acquire").text.strip() == "asked for 2 executors"
     trained(notebook, "later", "--workers 2 --cache off")
     assert notebook.value("later.state, len(later.workers)") == ("FINISHED", 2)
+
+
+def test_a_session_that_waits_in_the_queue_says_so(notebook, yarn):
+    """In cluster mode its driver's container is as large as the memory that the session asks for."""
+    if notebook.mode == "client":
+        pytest.skip("the memory of a driver beside Livy is not YARN's")
+    lines = []
+    told = r"still starting after 60 s: .* application_\S+ waits in queue default .* `yarn application -kill (\S+)`"
+    with pytest.raises(NoSession, match=told) as caught:
+        livy_session.create(LivyHttp(Connection(notebook.livy.url)), {"driverMemory": "4400m"}, True, 60, lines.append)
+    said = [line for line in lines if re.match(r"after \d+ s, application_\S+ waits in queue default of YARN: ", line)]
+    assert said and said[0].endswith("is not yet activated. Queue's AM resource limit exceeded")
+    yarn.end_application(re.search(told, str(caught.value))[1])  # which Livy does not do
+
+
+SLOW = """
+import keras, numpy as np, time
+x = np.random.default_rng(0).normal(size=(256, 4)).astype("float32")
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: time.sleep(1))
+model.fit(x, x.sum(1), batch_size=64, epochs=60, verbose=0, callbacks=[callback])
+"""
+
+
+def test_an_application_that_is_killed_says_by_whom_and_where_its_logs_are(notebook, yarn):
+    """The last test of a session."""
+    (application,) = until(lambda: len(yarn.applications()) == 1 and yarn.applications(), 60)
+    notebook.run(f"%%distributed --name slow --workers 2 --no-wait{SLOW}")
+    until(lambda: notebook.value("len([e for e in slow.events if e['kind'] == 'epoch'])") >= 2, 60)
+    yarn.end_application(application)
+    until(lambda: notebook.value("slow.state") == "LOST", 30)
+    message = notebook.value("slow.events[-1]['message']")
+    assert f"YARN: Application {application} was killed by user root" in message
+    assert f"`yarn logs -applicationId {application}` has its logs" in message

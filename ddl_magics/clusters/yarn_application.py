@@ -1,0 +1,80 @@
+"""What a Livy session on YARN waits for, and why it has ended, in the words of YARN: they are in the session's log."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+
+from ddl_magics.clusters import livy_description
+from ddl_magics.clusters.livy_description import DEAD, SessionId
+from ddl_magics.clusters.livy_http import LivyHttp
+
+#: How long Livy may take to notice that an application has ended: it asks YARN every 5 s.
+NOTICE_SECONDS = 12.0
+LOOK_SECONDS = 1.0
+MAX_CHARACTERS = 300
+
+_REPORT = re.compile(r"Application report for (application_\d+_\d+) \(state: (\w+)\)")
+_QUEUE = re.compile(r"^\s*queue: (\S+)")
+#: The line before YARN's words, and the words themselves as `spark-submit` prints them.
+_DIAGNOSTICS, _PRINTED = "YARN Diagnostics:", "diagnostics: "
+#: What YARN says once the driver has its container.
+_LAUNCHED = "AM container is launched"
+_DATE = re.compile(r"\[[A-Z][a-z]{2} [^\]]* \d{4}\] *")
+_USED_CAPACITY = re.compile(r"Queue's Absolute used capacity = ([\d.]+) %")
+#: Details behind YARN's reason for waiting and for a failure.
+_DETAILS = re.compile(r"  Last Node|  ?Details :|For more detailed output")
+
+
+def waiting(log: Sequence[str]) -> str | None:
+    """In one line, which application waits in which queue of YARN, and why; None if none waits."""
+    reports = [report for line in log if (report := _REPORT.search(line))]
+    printed = [line.partition(_PRINTED)[2].strip() for line in log if _PRINTED in line]
+    words = " ".join(_diagnostics(log)) or (printed[-1] if printed else "")
+    if not reports or reports[-1][2] != "ACCEPTED" or words in ("", "N/A") or _LAUNCHED in words:
+        return None
+    queues = [queue[1] for line in log if (queue := _QUEUE.match(line))]
+    used_capacity = _USED_CAPACITY.search(words)
+    queue_words = f"queue {queues[-1]}" if queues else "its queue"
+    filled = f", {float(used_capacity[1]):.0f} % of which is used" if used_capacity else ""
+    return f"{reports[-1][1]} waits in {queue_words} of YARN{filled}: {_short(words)}"
+
+
+def end_reason(log: Sequence[str], application: str) -> str:
+    """In one line, why YARN has ended the application, and where its logs are."""
+    words = f"YARN: {reason(log)}" if reason(log) else f"it was {application} on YARN"
+    return f"{words}; `yarn logs -applicationId {application}` has its logs"
+
+
+def why_ended(http: LivyHttp, session_id: SessionId) -> str:
+    """The same of a session; "" if it is not on YARN, or Livy has forgotten it. Waits until Livy knows the end, for
+    `NOTICE_SECONDS` at most.
+    """
+    path, deadline = livy_description.path_of(session_id), time.monotonic() + NOTICE_SECONDS
+    try:
+        while True:
+            description = http.get(path)
+            application = str(description.get("appId") or "")
+            if not application.startswith("application_"):
+                return ""
+            if description.get("state") in DEAD or time.monotonic() > deadline:
+                return end_reason(http.get(f"{path}/log?size=200")["log"], application)
+            time.sleep(LOOK_SECONDS)
+    except (ConnectionError, ProcessLookupError, AttributeError, KeyError, TypeError, ValueError):
+        return ""
+
+
+def reason(log: Sequence[str]) -> str:
+    """YARN's newest words on the application; "" if Livy has none."""
+    return _short(" ".join(_diagnostics(log)))
+
+
+def _diagnostics(log: Sequence[str]) -> list[str]:
+    """The lines behind the last "YARN Diagnostics:" of the log."""
+    starts = [index for index, line in enumerate(log) if line.strip() == _DIAGNOSTICS]
+    return [line.strip() for line in log[starts[-1] + 1 :] if line.strip()] if starts else []
+
+
+def _short(words: str) -> str:
+    return _DATE.sub("", _DETAILS.split(words)[0]).strip(" .")[:MAX_CHARACTERS]
