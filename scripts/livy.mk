@@ -40,6 +40,12 @@ build/livy/livy-repl.jar: build/livy/jars/.ready .venv-cluster/.ready $(LIVY_RUN
 
 test test-slow: livy-env
 
+test-slow: kerberos-env
+
+.PHONY: kerberos-env
+kerberos-env:
+	@scripts/setup-livy kerberos
+
 clean: livy-clean
 
 livy-clean: livy-stop

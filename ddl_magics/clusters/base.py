@@ -23,6 +23,10 @@ Namespace = Mapping[str, Any]
 Progress = Callable[[int, int], None]
 
 
+class LockedOut(ConnectionError):
+    """This machine has no valid credentials at the moment, and its user can renew them. The message says how."""
+
+
 @dataclass(frozen=True)
 class Ready:
     """The cluster can launch runs; `free` of its `slots` are not in use."""
@@ -76,11 +80,13 @@ class Unreachable:
     Attributes:
         session_ended: the run has ended with its session, so the driver will never answer.
         busy: the session executes another cell.
+        locked_out: this machine cannot ask: see `LockedOut`.
     """
 
     message: str
     session_ended: bool = False
     busy: bool = False
+    locked_out: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from ddl_magics.clusters.base import (
     UNREADABLE,
     BroughtBack,
     Launched,
+    LockedOut,
     Namespace,
     NotStarted,
     Polled,
@@ -123,7 +124,7 @@ class Cluster:
         except ProcessLookupError as error:
             return Unreachable(str(error), session_ended=True)
         except (ConnectionError, TimeoutError) as error:
-            return Unreachable(str(error))
+            return Unreachable(str(error), locked_out=isinstance(error, LockedOut))
         if "events" not in reply:
             return Unreachable(_message(reply), session_ended=True)
         return Polled(

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ddl_magics.clusters import livy_check, livy_remote, sending, sent_files, shipping
-from ddl_magics.clusters.base import Launched, Namespace, NotStarted, Postponed, Ready, Refused, Unreachable
+from ddl_magics.clusters.base import Launched, LockedOut, Namespace, NotStarted, Postponed, Ready, Refused, Unreachable
 from ddl_magics.clusters.cluster import NOT_OURS, Cluster, launch_answer
 from ddl_magics.clusters.livy_channel import Busy, Channel, StatementFailed, TooSlow
 from ddl_magics.clusters.livy_description import DEAD
@@ -77,7 +77,7 @@ class LivyCluster(Cluster):
         except Busy as error:
             return Unreachable(str(error), busy=True)
         except (ConnectionError, TimeoutError) as error:
-            return Unreachable(str(error))
+            return Unreachable(str(error), locked_out=isinstance(error, LockedOut))
         slots = int(details["slots"])
         return Ready(slots, max(0, slots - busy), details)
 

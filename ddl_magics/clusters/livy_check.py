@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from ddl_magics.clusters import livy_description, session_details
 from ddl_magics.clusters.livy_channel import Channel
 from ddl_magics.clusters.livy_http import Gone, LivyHttp, Rejected
-from ddl_magics.clusters.livy_session import HEARTBEAT_TIMEOUT_SECONDS, LivySession
+from ddl_magics.clusters.livy_session import LivySession, heartbeat_timeout, idle_timeout
 from ddl_magics.clusters.machine import version_numbers
 from ddl_magics.wording import counted
 
@@ -50,7 +50,7 @@ def lines(
         return
     description = _description(session)
     yield "session", f"{description.get('state', 'cannot be asked')}; {_heartbeat(session, description)}"
-    yield "idle timeout", _idle_timeout(description)
+    yield "idle timeout", _idle_timeout(session, description)
     yield "Spark", _spark(details)
     yield "executors", _executors(details)
     yield "allocation", _allocation(details)
@@ -108,16 +108,13 @@ def _heartbeat(session: LivySession, description: Mapping[str, Any]) -> str:
     if session.detached or seconds == 0:
         return "outlives this kernel (no heartbeat)"
     if seconds or session.ends_with_kernel:
-        return f"ends with its kernel, or {seconds or HEARTBEAT_TIMEOUT_SECONDS} s after a crash (heartbeat)"
+        return f"ends with its kernel, or {seconds or heartbeat_timeout(session.http)} s after a crash (heartbeat)"
     return "ends with its kernel, or about a minute after a crash (if sparkmagic made it): this Livy tells no heartbeat"
 
 
-def _idle_timeout(description: Mapping[str, Any]) -> str:
+def _idle_timeout(session: LivySession, description: Mapping[str, Any]) -> str:
     idle, lifetime = description.get("idleTimeout"), description.get("ttl")
-    if idle:
-        limit = f"{idle} without a request"
-    else:
-        limit = "Livy's default (livy.server.session.timeout, 1 h unless set), which Livy does not report"
+    limit = f"{idle} without a request" if idle else f"{idle_timeout(session.http.url)}, which Livy does not report"
     finding = f"{limit}; a run that a notebook follows keeps it alive"
     if lifetime:
         finding += f"; it ends {lifetime} after its start, also during a run: create a new one for a longer run"

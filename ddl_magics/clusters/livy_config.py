@@ -19,12 +19,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ddl_magics.clusters.livy_http import Connection
+from ddl_magics.clusters.livy_kerberos import Kerberos
 from ddl_magics.clusters.livy_session import NoSession
 from ddl_magics.clusters.livy_token import Token
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _DEFAULT_URL = "http://localhost:8998"
-_AUTHENTICATORS = {"Kerberos": "sparkmagic.auth.kerberos.Kerberos"}
+#: sparkmagic's class, in whose place we have our own.
+_KERBEROS = "sparkmagic.auth.kerberos.Kerberos"
 #: sparkmagic's own default.
 _STARTUP_SECONDS = 60.0
 
@@ -59,6 +61,8 @@ def connected(url: str, auth: Any) -> Connection:
         raise NoSession("a password in the URL would be shown and stored: set it in sparkmagic's config.json.")
     if isinstance(auth, Token) and parts.scheme != "https" and parts.hostname not in _LOOPBACK:
         raise NoSession(f"{url} is not encrypted, and everybody on the way could use the token: write https://.")
+    if f"{type(auth).__module__}.{type(auth).__qualname__}" == _KERBEROS:
+        auth = _kerberos()
     headers = {str(name): str(value) for name, value in dict(_value("custom_headers", {})).items()}
     return Connection(url.rstrip("/"), auth, headers, not _value("ignore_ssl_errors", False), _http_session)
 
@@ -131,10 +135,12 @@ def _password(credentials: Mapping[str, Any]) -> str:
 
 
 def _authenticator(kind: str, credentials: SimpleNamespace) -> Any:
-    """An object of the class that `authenticators` has for this kind. Those of sparkmagic (Kerberos) need it."""
-    name = {**_AUTHENTICATORS, **_value("authenticators", {})}.get(kind)
+    """An object of the class that `authenticators` has for this kind."""
+    name = {"Kerberos": _KERBEROS, **_value("authenticators", {})}.get(kind)
     if name is None:
         raise _wrong(f"authenticators has no {kind}")
+    if name == _KERBEROS:
+        return _kerberos()
     try:
         return _named(str(name))(credentials)
     except ImportError as error:
@@ -143,6 +149,10 @@ def _authenticator(kind: str, credentials: SimpleNamespace) -> Any:
         raise _wrong(f"{name} cannot be imported ({type(error).__name__})") from None
     except Exception as error:  # of anybody's class; its message may show a password
         raise _wrong(f"{name} fails with {type(error).__name__}") from None
+
+
+def _kerberos() -> Kerberos:
+    return Kerberos(dict(_value("kerberos_auth_configuration", {})))
 
 
 def _http_session() -> Any:

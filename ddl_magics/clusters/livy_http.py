@@ -14,6 +14,8 @@ from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from ddl_magics.clusters.base import LockedOut
+
 CONNECT_SECONDS = 10.0
 #: From the start of a request to the end of its answer.
 REQUEST_SECONDS = 60.0
@@ -47,6 +49,10 @@ class Throttled(Unavailable):
         self.seconds = seconds
 
 
+class NoTicket(LockedOut, Unavailable):
+    """No valid Kerberos ticket on this machine: nothing was executed."""
+
+
 class Rejected(ConnectionError):
     """Livy, or a gateway before it, refuses the request; a retry does not help. `status`: of HTTP."""
 
@@ -61,7 +67,10 @@ class Gone(ProcessLookupError):
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach a Livy. `auth`, as of requests, is never shown or stored; one with `renew` gives tokens."""
+    """How to reach a Livy. `auth`, as of requests, is never shown or stored.
+
+    One with `renew` gives tokens, and one with `by_ticket` has Kerberos' tickets.
+    """
 
     url: str
     auth: Any = field(default=None, repr=False)
@@ -96,6 +105,11 @@ class LivyHttp:
         auth = self._connection.auth
         kind = "basic" if isinstance(auth, tuple) else type(auth).__name__.lower()
         return "without credentials" if auth is None else f"with {kind} credentials"
+
+    @property
+    def by_ticket(self) -> bool:
+        """Whether requests need a ticket, which only the user renews."""
+        return getattr(self._connection.auth, "by_ticket", False)
 
     def get(self, path: str, seconds: float = REQUEST_SECONDS) -> Any:
         return self.ask("GET", path, None, seconds)
@@ -203,7 +217,7 @@ class LivyHttp:
         if reply.status_code in _THROTTLED:
             raise self._throttle(reply.status_code, data, reply.headers.get("Retry-After"))
         if reply.status_code >= 300:
-            raise self._problem(reply.status_code, data)
+            raise self._problem(reply.status_code, data, _asks_for_ticket(reply.headers))
         try:
             return json.loads(data) if data else None
         except ValueError:
@@ -226,7 +240,7 @@ class LivyHttp:
             self._not_before = time.monotonic() + seconds
         return Throttled(self._throttled, seconds)
 
-    def _problem(self, status: int, data: bytes) -> Exception:
+    def _problem(self, status: int, data: bytes, wants_ticket: bool) -> Exception:
         message = _error_message(data)
         if status == 404 and _is_from_livy(data):
             return Gone(message)
@@ -236,6 +250,11 @@ class LivyHttp:
         if status == 401 and hasattr(self._connection.auth, "renew"):
             said = f" ({message})" if message else ""
             return Rejected(f"{self.host} refuses a new token{said}: is it for this service and user?", status)
+        if status == 401 and self.by_ticket:
+            return Rejected(f"{self.host} refuses the Kerberos ticket: klist shows yours, kinit gets another.", status)
+        if status == 401 and wants_ticket:
+            where = f"for {self.url} in sparkmagic's config.json (kernel_python_credentials)"
+            return Rejected(f'{self.host} wants a Kerberos ticket: set "auth": "Kerberos" {where}.', status)
         if status == 401:
             return Rejected(
                 f"{self.host} wants a user name and password: set them for {self.url} in sparkmagic's config.json "
@@ -274,6 +293,10 @@ def _read(reply: Any, deadline: float) -> bytes:
         if time.monotonic() > deadline:
             raise Unavailable("the answer took too long")
     return b"".join(blocks)
+
+
+def _asks_for_ticket(headers: Mapping[str, str]) -> bool:
+    return "negotiate" in headers.get("WWW-Authenticate", "").lower()
 
 
 def _seconds(retry_after: str) -> float | None:

@@ -25,6 +25,8 @@ REACH_SECONDS = 3.0
 APPEAR_SECONDS = 15.0
 #: Livy ends a session that belongs to a kernel after so long without a request.
 HEARTBEAT_TIMEOUT_SECONDS = 60
+#: The same where a ticket of Kerberos can expire, and the user must have time to renew it.
+TICKET_TIMEOUT_SECONDS = 600
 HEARTBEAT_INTERVAL_SECONDS = 15.0
 #: How long a kernel that exits waits for its session to end. Without heartbeats it ends later anyway.
 CLOSE_SECONDS = 1.5
@@ -34,6 +36,12 @@ NAME_PREFIX = "ddl_"
 DETACHED_PREFIX = NAME_PREFIX + "detached_"
 
 _KIND = "pyspark"
+#: Parts of the URLs of services.
+_FABRIC, _LIGHTER = "/livyapi/versions/", "/lighter/api"
+_IDLE_TIMEOUTS = {
+    _FABRIC: "Fabric's session timeout (20 min unless set)",
+    _LIGHTER: "Lighter's session timeout (1 h 30 min unless set)",
+}
 _SHOWN_CHARACTERS = 200
 
 
@@ -124,9 +132,9 @@ def create(
     heartbeat = not is_fabric(http.url)
     body = {**properties, "name": name}
     if heartbeat:
-        body.update(kind=_KIND, heartbeatTimeoutInSecond=0 if detached else HEARTBEAT_TIMEOUT_SECONDS)
+        body.update(kind=_KIND, heartbeatTimeoutInSecond=0 if detached else heartbeat_timeout(http))
     try:
-        _check_reachable(http)
+        _reach(http)
         described = _post(http, body, name, seconds)
     except (ConnectionError, ProcessLookupError, ValueError) as error:
         raise NoSession(f"no session could be created: {error}") from None
@@ -142,9 +150,20 @@ def create(
     return session
 
 
+def heartbeat_timeout(http: LivyHttp) -> int:
+    """Seconds without a request after which Livy ends a session that belongs to a kernel."""
+    return TICKET_TIMEOUT_SECONDS if http.by_ticket else HEARTBEAT_TIMEOUT_SECONDS
+
+
 def is_fabric(url: str) -> bool:
     """Whether it is Microsoft Fabric's: there, a session has neither a kind nor a heartbeat."""
-    return "/livyapi/versions/" in url.lower()
+    return _FABRIC in url.lower()
+
+
+def idle_timeout(url: str) -> str:
+    """When a session without statements ends there, in words, by what is known of the services that are like Livy."""
+    found = next((words for part, words in _IDLE_TIMEOUTS.items() if part in url.lower()), None)
+    return found or "Livy's default (livy.server.session.timeout, 1 h unless set)"
 
 
 def _of(http: LivyHttp, described: Description, **how: Any) -> LivySession:
@@ -152,7 +171,15 @@ def _of(http: LivyHttp, described: Description, **how: Any) -> LivySession:
     return LivySession(http, described.id, described.name, statement_kind=kind, **how)
 
 
-def _check_reachable(http: LivyHttp) -> None:
+def check_reachable(http: LivyHttp) -> None:
+    """Raises NoSession with what is wrong, if the Livy cannot be asked."""
+    try:
+        _reach(http)
+    except (ConnectionError, ProcessLookupError) as error:
+        raise NoSession(f"{str(error).rstrip('.')}.") from None
+
+
+def _reach(http: LivyHttp) -> None:
     """Send a harmless request, so that a wrong URL or password is reported at once."""
     with_retries(lambda: http.get("/sessions?size=1", seconds=20.0), REACH_SECONDS)
 
@@ -259,7 +286,7 @@ def find(http: LivyHttp, id_or_name: str) -> LivySession:
         NoSession: it does not exist or cannot be used; the message lists the sessions that exist.
     """
     try:
-        _check_reachable(http)
+        _reach(http)
         alive = [session for session in with_retries(lambda: _listed(http), 30.0) if session.state not in DEAD]
         found = next((session for session in alive if id_or_name in (str(session.id), session.name)), None)
         found = found or _unlisted(http, id_or_name)

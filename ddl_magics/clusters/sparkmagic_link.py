@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from ddl_magics.clusters import livy_config
-from ddl_magics.clusters.livy_http import CONNECT_SECONDS, REQUEST_SECONDS, Connection
+from ddl_magics.clusters import livy_config, livy_session
+from ddl_magics.clusters.livy_http import CONNECT_SECONDS, REQUEST_SECONDS, Connection, LivyHttp
 from ddl_magics.clusters.livy_session import LivySession, NoSession
 
 #: The name for `%%spark -s` of a session that `%ddl use livy` created.
@@ -47,13 +47,17 @@ def kernel_session(magics: Any, start: bool) -> Any | None:
         start: start the session if it has not started.
 
     Raises:
-        NoSession: the session is not for Python, or did not start; sparkmagic has shown why.
+        NoSession: the session is not for Python, or did not start: Livy refuses a Kerberos ticket, or sparkmagic has
+            shown why.
     """
     if magics.language not in ("python", "python3"):
         raise NoSession(f"this kernel's Livy session is for {magics.language}: use sparkmagic's PySpark kernel.")
     if not magics.session_started:
         if not start:
             return None
+        # Without a ticket, sparkmagic would start no session until the kernel is restarted.
+        if magics.endpoint is not None and (http := LivyHttp(connection_of(magics.endpoint))).by_ticket:
+            livy_session.check_reachable(http)
         with _bounded(magics):
             started = magics._do_not_call_start_session("")
         if not started:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from IPython.core.error import UsageError
 
-from ddl_magics.clusters.livy_session import LivySession, NoSession, is_fabric
+from ddl_magics.clusters.livy_session import LivySession, NoSession, idle_timeout
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.options.redaction import MASK, as_word, has_password, is_secret
 from ddl_magics.wording import nearest, plain
@@ -52,10 +52,9 @@ def lifetime(session: LivySession) -> str:
     """When a new session ends, in one line."""
     if session.detached:
         name = session.name or str(session.id)
-        timeout = "Fabric's session timeout (20 min" if is_fabric(session.http.url) else "Livy's session timeout (1 h"
         return (
-            f"Session {name} outlives this kernel. It ends when it is deleted, or after {timeout} by default) in which "
-            "no notebook follows a run of it. To use it elsewhere: "
+            f"Session {name} outlives this kernel. It ends when it is deleted, or after "
+            f"{idle_timeout(session.http.url)} in which no notebook follows a run of it. To use it elsewhere: "
             f"%ddl use livy {session.http.url} --session {name}"
         )
     return "The session and its runs end with this kernel; --detached makes one that outlives the kernel."

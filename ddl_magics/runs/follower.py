@@ -203,7 +203,11 @@ class Follower:
                 return False
             now, status = time.monotonic(), self.cluster.status()
             refused = self.cluster.check(self.spec, self._namespace)
-            if not isinstance(status, Unreachable) or status.busy:
+            if isinstance(status, Unreachable) and status.locked_out:
+                self._note_silence(status, 0.0)
+                answer_time = now
+            elif not isinstance(status, Unreachable) or status.busy:
+                self._note_answer()
                 answer_time = now
             elif status.session_ended or now > answer_time + LOST_SECONDS:
                 refused = Refused("spark", status.message)
@@ -304,6 +308,8 @@ class Follower:
                 stop_sent = self.cluster.stop(self.spec.run, self._stop_reason)
             answer = self.cluster.poll(self.spec.run, self.timeline.last_seq - self._offset)
             if isinstance(answer, Unreachable):
+                if answer.locked_out:  # the user may be asleep
+                    answer_time = time.monotonic()
                 self._note_silence(answer, time.monotonic() - answer_time)
                 pause = min(pause * IDLE_POLL_FACTOR, FAILING_POLL_SECONDS)
             elif isinstance(answer, Polled):
@@ -331,11 +337,12 @@ class Follower:
         if answer.session_ended:
             self.recorder.close(ev.LOST, answer.message)
             return
-        if seconds > SILENT_SECONDS and not self._silent:
+        if (answer.locked_out or seconds > SILENT_SECONDS) and not self._silent:
             self._silent = True
-            self._emit(
-                "notice", level="warning", message=f"no answer for {seconds:.0f} s, still trying: {answer.message}"
-            )
+            message = f"no answer for {seconds:.0f} s, still trying: {answer.message}"
+            if answer.locked_out:
+                message = f"{answer.message}. The run waits for that, and does not fail meanwhile"
+            self._emit("notice", level="warning", message=message)
         if seconds > LOST_SECONDS:
             advice = f"; %ddl attach {self.spec.name} follows it again" if self.cluster.driver_address else ""
             self.recorder.close(ev.LOST, f"no answer for {LOST_SECONDS:.0f} s: {answer.message}{advice}")

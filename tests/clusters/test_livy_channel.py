@@ -464,7 +464,7 @@ def test_a_livy_that_tells_no_names_makes_sessions_all_the_same(livy):
     session = livy_session.create(http_of(livy), {}, detached=True, report=lambda line: None)
     assert (session.id, session.name, session.detached) == (7, "", True)
     assert lifetime(session).startswith("Session 7 outlives this kernel.") and "--session 7" in lifetime(session)
-    assert "Livy's session timeout (1 h by default)" in lifetime(session)
+    assert "Livy's default (livy.server.session.timeout, 1 h unless set)" in lifetime(session)
 
 
 def test_a_session_whose_making_got_no_answer_is_found_by_its_name(livy, monkeypatch):

@@ -1,5 +1,6 @@
 """Services with Livy's interface that are not Livy: by stand-ins that answer as their documents say."""
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -13,7 +14,15 @@ from support import fake_livy
 from support.fake_livy import FakeLivy
 from support.livy_lookalikes import EmrServerless, Fabric, Lighter
 
-from ddl_magics.clusters import livy_channel, livy_config, livy_description, livy_http, livy_session
+from ddl_magics.clusters import (
+    livy_channel,
+    livy_check,
+    livy_config,
+    livy_description,
+    livy_http,
+    livy_kerberos,
+    livy_session,
+)
 from ddl_magics.clusters.base import Unreachable
 from ddl_magics.clusters.choice import Choice
 from ddl_magics.clusters.livy import LivyCluster
@@ -223,9 +232,15 @@ def test_the_address_that_fabric_shows_is_taken():
     assert checked_url(f"{base}/sessions") == checked_url(f"{base}/sessions/") == checked_url(base) == base
 
 
-def test_a_session_of_fabric_ends_after_the_time_of_fabric(fabric):
-    session = LivySession(http_of(fabric), "1-2", detached=True)
-    assert "Fabric's session timeout (20 min by default)" in lifetime(session)
+def test_a_session_ends_after_the_time_of_its_service(service):
+    session = LivySession(http_of(service), "1-2", detached=True)
+    said = {
+        Fabric: "Fabric's session timeout (20 min unless set)",
+        EmrServerless: "Livy's default (livy.server.session.timeout, 1 h unless set)",
+        Lighter: "Lighter's session timeout (1 h 30 min unless set)",
+    }[type(service)]
+    assert f"is deleted, or after {said} in which" in lifetime(session)
+    assert livy_check._idle_timeout(session, {}).startswith(f"{said}, which Livy does not report;")
 
 
 # Too many requests
@@ -251,7 +266,7 @@ def test_nothing_is_sent_before_the_time_that_the_service_names(fabric):
 
 
 def test_a_session_waits_for_room_and_is_made_once(fabric, monkeypatch):
-    monkeypatch.setattr(livy_session, "_check_reachable", lambda http: None)
+    monkeypatch.setattr(livy_session, "_reach", lambda http: None)
     fabric.refused = [(430, {"Retry-After": "1"}), (429, {"Retry-After": "0"})]
     session = created(fabric)
     assert session.name == fabric.livy.created[0]["name"] and len(fabric.livy.created) == 1
@@ -411,6 +426,42 @@ def test_a_livy_is_used_without_sparkmagic_and_kerberos(tmp_path, data_dir, fabr
 
 def test_kerberos_says_what_it_needs(tmp_path, monkeypatch):
     configure(tmp_path, auth="Kerberos")
-    monkeypatch.setitem(sys.modules, "sparkmagic", None)
-    with pytest.raises(NoSession, match=r"^Kerberos is sparkmagic's: pip install 'sparkmagic>=0\.21'\.$"):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(NoSession, match=r"^Kerberos needs its library: pip install requests-kerberos \("):
         livy_config.connection()
+
+
+def test_a_livy_that_wants_a_ticket_says_so(monkeypatch):
+    with FakeLivy() as livy:
+        monkeypatch.setattr(livy_http, "_asks_for_ticket", lambda headers: True)
+        livy.faults["GET /sessions"] = [(401, b"<html>Authentication required</html>")]
+        with pytest.raises(
+            Rejected, match=r'wants a Kerberos ticket: set "auth": "Kerberos" for http\S+ in sparkmagic'
+        ):
+            LivyHttp(Connection(livy.url)).get("/sessions")
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        (
+            "Major (458752): No credentials were supplied, Minor (2529639053): No Kerberos credentials available "
+            "(default cache: FILE:/tmp/x), Context: Processing security token",
+            "there is no Kerberos ticket for h: run kinit in a terminal of this machine",
+        ),
+        (
+            "Major (720896): The referenced credential has expired, Minor (100001): Success",
+            "the Kerberos ticket for h has expired: run kinit in a terminal of this machine",
+        ),
+        (
+            "Major (851968): Unspecified, Minor (1): Server HTTP/h@R not found in Kerberos database, Context: a",
+            "Kerberos gives no ticket for h (Server HTTP/h@R not found in Kerberos database): klist shows yours",
+        ),
+        (
+            "authGSSClientStep() failed",
+            "Kerberos gives no ticket for h (authGSSClientStep() failed): klist shows yours",
+        ),
+    ],
+)
+def test_what_kerberos_says_is_one_line(said, problem):
+    assert livy_kerberos._problem("h", said) == problem

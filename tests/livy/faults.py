@@ -68,8 +68,9 @@ class Seen:
 class Faults:
     """The running proxy; `url` stands for Livy's. All methods may be called at any time."""
 
-    def __init__(self, upstream: str):
+    def __init__(self, upstream: str, without: str = ""):
         self.upstream = urlsplit(upstream)
+        self.without = without
         self.requests: list[Seen] = []
         self._lock = threading.Lock()
         self.clear()
@@ -131,9 +132,9 @@ class Faults:
         return None
 
 
-def faults(livy) -> Faults:
-    """A fault proxy in front of `livy`: anything with a plain http `url`."""
-    return Faults(livy.url)
+def faults(livy, without: str = "") -> Faults:
+    """A fault proxy in front of `livy`: anything with a plain http `url`. `without`: a header that answers lose."""
+    return Faults(livy.url, without)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -173,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _say(self, status: int, headers: dict, body: bytes, share: float = 1.0) -> None:
         self.send_response(status)
         for key, value in headers.items():
-            if key.lower() not in OF_ONE_CONNECTION:
+            if key.lower() not in OF_ONE_CONNECTION and key.lower() != self.server.faults.without:
                 self.send_header(key, str(value))
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -174,6 +174,9 @@ def answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(f"{url}/version", timeout=5) as reply:
             return "version" in json.load(reply)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code == 401
     except (OSError, ValueError):
         return False
 

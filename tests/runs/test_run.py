@@ -11,11 +11,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 from IPython.core.error import UsageError
-from support.fake_cluster import FakeCluster, epoch, state, steps, training
+from support.fake_cluster import FakeCluster, epoch, notices, state, steps, training
 from support.until import until
 
 from ddl_magics import store
-from ddl_magics.clusters.base import Postponed, Refused
+from ddl_magics.clusters.base import LockedOut, Postponed, Refused, Unreachable
 from ddl_magics.dashboard.charts import history_of
 from ddl_magics.errors import DistributedCellError, RunInterrupted
 from ddl_magics.options.parsing import parse
@@ -349,6 +349,31 @@ def test_a_driver_that_does_not_answer_for_a_while_is_waited_for(monkeypatch):
     cluster.broken = ConnectionError("503")
     with pytest.raises(DistributedCellError, match="lost: no answer for 0 s: 503"):
         run.wait(10)
+
+
+def test_a_run_is_not_lost_while_the_notebook_has_no_ticket(monkeypatch):
+    monkeypatch.setattr(follower, "LOST_SECONDS", 0.1)
+    cluster = FakeCluster(visible=4)
+    run = running(submit(cluster))
+    cluster.broken = LockedOut("the ticket has expired: run kinit")
+    time.sleep(0.5)
+    assert run.state == ev.RUNNING
+    assert notices(run) == ["the ticket has expired: run kinit. The run waits for that, and does not fail meanwhile"]
+    cluster.broken, cluster.visible = None, 100
+    assert run.wait(10).state == ev.FINISHED and notices(run)[1] == "the cluster answers again"
+
+
+def test_a_run_waits_in_the_queue_while_the_notebook_has_no_ticket(monkeypatch):
+    monkeypatch.setattr(follower, "LOST_SECONDS", 0.1)
+    monkeypatch.setattr(follower, "LAUNCH_SECONDS", 0.1)
+    cluster = FakeCluster()
+    ready, locked = cluster.status(), Unreachable("no ticket: run kinit", locked_out=True)
+    monkeypatch.setattr(cluster, "status", lambda: locked)
+    run = submit(cluster)
+    time.sleep(0.5)
+    assert run.state == ev.QUEUED and notices(run)[0].startswith("no ticket: run kinit. The run waits")
+    monkeypatch.setattr(cluster, "status", lambda: ready)
+    assert run.wait(10).state == ev.FINISHED
 
 
 def test_a_run_that_the_notebook_fails_to_follow_is_ended(monkeypatch):

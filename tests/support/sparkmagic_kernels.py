@@ -13,10 +13,13 @@ PYSPARK_KERNEL = "sparkmagic.kernels.pysparkkernel.pysparkkernel"
 STARTUP_SECONDS = 200
 
 
-def configuration(folder, url, user="", password="", **settings):
-    """Write sparkmagic's config.json for the Livy at `url`; the variables with which a kernel finds it."""
+def configuration(folder, url, user="", password="", auth="", **settings):
+    """Write sparkmagic's config.json for the Livy at `url`; the variables with which a kernel finds it.
+
+    `auth`: sparkmagic's word; the default is that of a password, if there is a user.
+    """
     given = {"username": user, "base64_password": base64.b64encode(password.encode()).decode(), "url": url}
-    given["auth"] = "Basic_Access" if user else "None"
+    given["auth"] = auth or ("Basic_Access" if user else "None")
     config = {
         "kernel_python_credentials": given,
         "custom_headers": {"X-Requested-By": "tests"},
