@@ -19,6 +19,9 @@ import "./stored.css";
 /** How long the kernel has to put the end of a run into the notebook: after a reload of the page it does not reach it. */
 const KERNEL_MS = 5000;
 
+/** How long its view has to show the end: a kernel that is restarted may still have stopped the run, and tells nobody. */
+const VIEW_MS = 2000;
+
 /** MIME type -> content. */
 export type Bundle = NonNullable<Block["data"]>;
 
@@ -45,6 +48,9 @@ export class StoredRun {
   private view: RunView | null = null;
   private following = false;
   private saving = false;
+  /** When the list first said that the run has ended, in milliseconds; 0 if it has not. */
+  private endSeen = 0;
+  private timer: ReturnType<typeof setTimeout> | undefined;
   private endWatching: (() => void) | null = null;
 
   constructor(private readonly options: StoredRunOptions) {
@@ -58,6 +64,7 @@ export class StoredRun {
   dispose(): void {
     this.aborter.abort();
     this.options.feed.changed.disconnect(this.update);
+    clearTimeout(this.timer);
     this.endWatching?.();
     this.view?.dispose();
   }
@@ -67,19 +74,29 @@ export class StoredRun {
     const { feed, run } = this.options;
     const row = feed.list.rows.get(run);
     if (!row || !isReadable(row) || this.aborter.signal.aborted) return;
-    if (row.live) this.endWatching ??= feed.watch();
-    else {
+    if (row.live) {
+      this.endWatching ??= feed.watch();
+      this.endSeen = 0;
+    } else {
       void this.saveEnd();
       this.endWatching?.();
       this.endWatching = null;
     }
     const live = this.liveView();
-    if (row.state === "LOST" && live && !TERMINAL.has(live.dataset.state ?? "")) {
+    if (live && !row.live && !TERMINAL.has(live.dataset.state ?? "") && this.isLate(row.state)) {
       setAttribute(this.element, "data-lost", true);
       this.show(this.drawn); // what was saved hides itself beside a live view
     }
     const isStale = this.element.dataset.lost !== undefined;
     if ((!live || isStale) && (!this.view || (row.live && this.follower.done))) void this.follow();
+  }
+
+  /** Whether the kernel's view would have the end of the run by now. Of a lost run it will never have it. */
+  private isLate(state: string): boolean {
+    this.endSeen ||= Date.now();
+    const late = Date.now() - this.endSeen >= VIEW_MS;
+    if (!late) this.timer ??= setTimeout(this.update, VIEW_MS);
+    return late || state === "LOST";
   }
 
   /** The kernel's view of the run in the same output. */

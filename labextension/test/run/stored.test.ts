@@ -122,3 +122,23 @@ test("the end that the kernel has put into the notebook stays", async () => {
   await seconds(7);
   expect(inNotebook).toEqual(["FINISHED"]);
 });
+
+test("a kernel that has stopped the run and ended leaves a view that still trains: the block shows the end", async () => {
+  feed.set([run("r1")]);
+  answers = [view(full(1, { state: { ...STATE, state: "STOPPED", ended: NOW } }))];
+  display("RUNNING");
+  feed.set([run("r1", { state: "STOPPED", live: false })]);
+  await seconds(1);
+  expect(find(".ddl-stored").dataset.lost, "its message may be on the way").toBeUndefined();
+  await seconds(2);
+  expect([texts(), find(".ddl-stored").dataset.lost]).toEqual([["STOPPED"], ""]);
+});
+
+test("a live view that says in time that the run has ended stays", async () => {
+  feed.set([run("r1", { state: "FINISHED", live: false })]);
+  display("RUNNING");
+  await seconds(1);
+  find(".ddl-run").dataset.state = "FINISHED";
+  await seconds(2);
+  expect([asked, find(".ddl-stored").dataset.lost]).toEqual([0, undefined]);
+});
