@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from collections.abc import Mapping
@@ -25,7 +24,6 @@ def load_model(path: Path, custom_objects: Mapping[str, Any] | None = None) -> A
         ValueError: Keras cannot load the model: a class is missing, another version of Keras saved it, or it has Lambda
             layers whose code is not trusted.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # else TensorFlow fills the cell with what it found of the CPU
     with native_chatter.left_out():
         return _load(path, custom_objects)
 

@@ -29,11 +29,12 @@ def left_out() -> Iterator[None]:
     """Leave it out of the process's standard error while this block loads TensorFlow; all else passes, in its order.
 
     The file descriptor is meant: Python's `sys.stderr` of a notebook does not use it. Does nothing where TensorFlow is
-    loaded already, or just now in another thread.
+    loaded already, or just now in another thread. Of what comes later, TensorFlow is asked to print errors alone.
     """
     if "tensorflow" in sys.modules or not _filtering.acquire(blocking=False):
         yield
         return
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # it is read at the import
     try:
         with contextlib.ExitStack() as undo:
             with contextlib.suppress(OSError):  # there is no standard error

@@ -12,6 +12,7 @@ import zipfile
 from types import ModuleType
 from typing import Any, Iterator, Mapping, Sequence
 
+from .. import native_chatter
 from ..keras_types import Model, Optimizer, Variable, inner_optimizer
 from ..lambda_layers import functions_in
 
@@ -28,6 +29,11 @@ def load(path: str, custom_objects: Mapping[str, Any]) -> Model:
 
     Raises CannotRestore.
     """
+    with native_chatter.left_out():
+        return _load(path, custom_objects)
+
+
+def _load(path: str, custom_objects: Mapping[str, Any]) -> Model:
     try:
         import keras
     except ImportError:
