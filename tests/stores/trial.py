@@ -6,10 +6,13 @@ Prints a JSON object of what each run was given and said. Its own process, as Ja
 import json
 import os
 import sys
+import tempfile
+from pathlib import Path
 
 from support import launch, spark, starts
 
 import ddl_magics
+from ddl_magics.models.registry import Registry
 
 ROWS = 300
 CELL = """
@@ -40,15 +43,26 @@ def main():
             "rows": sorted(event["metrics"]["row"] for event in ended.of_kind("values") if "row" in event["metrics"]),
             "notices": [event["message"] for event in ended.of_kind("notice")],
         }
-        said["out"].append(sorted(row[0].rpartition("/")[2] for row in _files(session, out)))
+        said["out"].append(_names(session, out))
+    checkpoints, registry = f"{uri}/checkpoints", Registry(f"{uri}/registry")
+    data = {"data": f"{uri}/rows.parquet/*.parquet", "features": ["x"], "label": "y"}
+    ended = launch.run_cell(session, CELL, checkpoint=checkpoints, **data)
+    said["checkpoints"] = _names(session, f"{checkpoints}/*"), ended.state
+    for content in ("first", "second"):
+        registry.add("digits", lambda folder, content=content: (folder / "model").write_text(content), alias=content)
+    with tempfile.TemporaryDirectory() as folder:
+        fetched = registry.fetch("digits", "first", Path(folder))
+        said["registry"] = registry.aliases("digits"), (fetched / "model").read_text()
     print("\n" + json.dumps(said))
     sys.stdout.flush()
     session.stop()
     os._exit(0)
 
 
-def _files(session, folder):
-    return session.read.format("binaryFile").load(folder).select("path").collect()
+def _names(session, folder):
+    """The names of the files in it."""
+    files = session.read.format("binaryFile").load(folder).select("path").collect()
+    return sorted(file[0].rpartition("/")[2] for file in files)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""--data, write_tfrecord and --out on S3 (moto's server) and HDFS (one process), in a Spark of two executors."""
+"""--data, write_tfrecord, --out, --checkpoint and a registry on S3 (moto's server), HDFS (one process) and abfss.
+
+In a Spark of two executors. No server of abfss can be had: to Spark, a folder of this machine has its address.
+"""
 
 import json
 import subprocess
@@ -25,6 +28,9 @@ def trial(uri, settings):
         assert run["state"] == "FINISHED", (name, run["message"])
         assert run["rows"] == ROWS, name
     assert all("history.json" in names and len(names) > 1 for names in said["out"]), said["out"]
+    checkpoints, state = said["checkpoints"]
+    assert state == "FINISHED" and checkpoints, said["checkpoints"]
+    assert said["registry"] == [{"first": 1, "second": 2}, "first"]
     return {name: [line for line in run["notices"] if "Spark" in line] for name, run in said["runs"].items()}
 
 
@@ -43,3 +49,15 @@ def test_hdfs_which_pyarrow_reaches_with_hadoops_library_alone(tmp_path):
         (notice,) = notices[name]
         assert f": its rows go through Spark, as the executors cannot read {uri}/" in notice
         assert "libhdfs" in notice
+
+
+def test_an_address_of_azure_that_spark_knows_and_pyarrow_has_no_key_for(tmp_path):
+    host = "account.dfs.core.windows.net"
+    settings = {
+        "spark.hadoop.fs.abfss.impl": "org.apache.hadoop.fs.viewfs.ViewFileSystemOverloadScheme",
+        f"spark.hadoop.fs.viewfs.mounttable.files@{host}.link./data": f"file://{tmp_path}",
+    }
+    notices = trial(f"abfss://files@{host}/data", settings)
+    for name in ("rows.parquet/*.parquet", "rows.tfrecord/*.tfrecord.gz"):
+        (notice,) = notices[name]
+        assert f": its rows go through Spark, as the executors cannot read abfss://files@{host}/data/" in notice
