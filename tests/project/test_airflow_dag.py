@@ -3,6 +3,7 @@
 import ast
 import re
 import runpy
+import shlex
 import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -12,21 +13,23 @@ import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 from support.paths import ROOT
 
+from ddl_magics.commands.table import BY_VERB
+
 STEPS = ["prepare", "search", "train"]
 
 
 class Operator:
-    """As Airflow's: `a >> b` has b wait for a, and `execute` runs the notebook."""
+    """As Airflow's: `a >> b` has b wait for a, and `execute` would run the notebook, which it returns."""
 
-    def __init__(self, task_id, input_nb, output_nb, **arguments):
-        self.task_id, self.input_nb, self.output_nb, self.after = task_id, input_nb, output_nb, []
-        self.arguments = arguments
+    def __init__(self, task_id, bash_command):
+        self.task_id, self.after = task_id, []
+        self.words = shlex.split(bash_command.replace("{{ ts_nodash }}", "20260101T000000"))
 
     def __rshift__(self, other):
         other.after.append(self.task_id)
 
     def execute(self, context):
-        return nbformat.read(self.input_nb, as_version=4)
+        return nbformat.read(self.words[2], as_version=4)
 
 
 @pytest.fixture
@@ -39,8 +42,8 @@ def tasks(monkeypatch, tmp_path):
             super().__init__(**arguments)
             made.append(self)
 
-    operators, sdk = SimpleNamespace(PapermillOperator=Noted), SimpleNamespace(DAG=lambda *_, **__: nullcontext())
-    monkeypatch.setitem(sys.modules, "airflow.providers.papermill.operators.papermill", operators)
+    operators, sdk = SimpleNamespace(BashOperator=Noted), SimpleNamespace(DAG=lambda *_, **__: nullcontext())
+    monkeypatch.setitem(sys.modules, "airflow.providers.standard.operators.bash", operators)
     monkeypatch.setitem(sys.modules, "airflow.sdk", sdk)
     monkeypatch.setenv("PIPELINE_NOTEBOOK", str(ROOT / "notebooks" / "pipeline.ipynb"))
     monkeypatch.setenv("PIPELINE_FOLDER", str(tmp_path / "town"))
@@ -57,8 +60,23 @@ def test_the_tasks_follow_one_another_and_write_nothing_before_they_run(tasks, t
     ]
     assert not (tmp_path / "town").exists()
     for task in tasks:
-        assert task.arguments["parameters"]["tables"] == "abfss://tables"
-        assert task.output_nb.startswith(str(tmp_path / "town"))
+        done = tmp_path / "town" / f"{task.task_id}-20260101T000000.ipynb"
+        assert task.words[:2] == ["ddl-magics", "run"]
+        assert BY_VERB["run"].read(task.words[2:])["output"] == str(done)
+
+
+def test_the_parameters_of_the_pipeline_are_the_dags(tasks, tmp_path):
+    for task in tasks:
+        cells = task.execute({}).cells
+        tagged = [set(cell.metadata.get("tags", ())) for cell in cells]
+        number = next(number for number, tags in enumerate(tagged) if "parameters" in tags)
+        assert tagged[number + 1] == {"injected-parameters"}
+        values = {}
+        exec(cells[number].source, values)
+        names = set(values)
+        exec(cells[number + 1].source, values)
+        assert set(values) == names, "no parameter that the notebook does not have"
+        assert (values["tables"], values["folder"]) == ("abfss://tables", str(tmp_path / "town"))
 
 
 def test_each_task_has_its_cells_and_those_of_all(tasks):
