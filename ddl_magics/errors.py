@@ -65,6 +65,13 @@ class NotInRun(InOneLine, LookupError):
     """The run has no such model, weights, file or rank."""
 
 
+class NotInHistory(InOneLine, KeyError):
+    """A history has no such metric."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 class NotAKerasFile(InOneLine, ValueError):
     """The path of a model does not end in .keras."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ddl_magics.runtime.data import columns as data_columns
 from ddl_magics.runtime.data import roles, sources
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import nearest
@@ -54,7 +55,9 @@ def _frame_problem(flag: str, name: str, spec: RunSpec, namespace: Mapping[str, 
     option_columns = roles.Roles.from_spec(spec).columns_by_option(names)
     for column in [*roles.named_columns(spec.features or (), names), *(column for _, column in option_columns)]:
         if column not in names:
-            return f"{name} has no column {column}.{nearest(column, names) or f' It has {_listed(names)}.'}"
+            whole = data_columns.in_pieces(spec.features or (), names)
+            quote = whole and f" Did you mean {whole}? Quote it: --features '{whole}'."
+            return f"{name} has no column {column}.{quote or nearest(column, names) or f' It has {_listed(names)}.'}"
     return None
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, metadata
+from pathlib import Path
 from typing import Any
 
 from ddl_magics.commands.command import Command
@@ -11,6 +14,8 @@ from ddl_magics.commands.table import COMMANDS
 from ddl_magics.options.help import described, markdown_table
 from ddl_magics.wording import aligned
 
+#: The pages of the documentation, in a clone.
+PAGES = Path(__file__).resolve().parents[2] / "docs"
 #: Columns of a line.
 WIDTH = 120
 
@@ -29,7 +34,19 @@ def overview() -> str:
         for usage in command.usages:
             lines += _wrapped(usage.removeprefix("%ddl "), "  ", " " * 10)
         lines += _wrapped(command.help, " " * 6, " " * 6)
-    return "\n".join(lines)
+    return "\n".join([*lines, "", f"Documentation: {documentation()}"])
+
+
+def documentation() -> str:
+    """Where the pages are: beside the package in a clone, else at the address that the package gives, if any."""
+    if (PAGES / "tutorial.md").exists():
+        return str(PAGES)
+    with suppress(PackageNotFoundError):
+        for entry in metadata("ddl_magics").get_all("Project-URL") or ():
+            label, _, address = entry.partition(", ")
+            if label.lower() == "documentation":
+                return str(address)
+    return "the folder docs of ddl_magics' repository; its README lists the pages"
 
 
 def _wrapped(text: str, indent: str, next_indent: str) -> list[str]:

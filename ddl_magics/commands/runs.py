@@ -11,7 +11,7 @@ from ddl_magics.commands import values
 from ddl_magics.commands.answer import Answer
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.dashboard.state_words import state_word
-from ddl_magics.history.query import Query, QueryError, of_search, parse_words
+from ddl_magics.history.query import Query, QueryError, of_search, parse_words, unknown_name
 from ddl_magics.runs import Run, run_text
 from ddl_magics.runtime import events as ev
 from ddl_magics.search import Search, ask_to_stop
@@ -41,7 +41,8 @@ def _listed(query: Query) -> Answer:
         "searches": [values.of_search(record) for record in matching_searches],
     }
     if query.terms and not matching_runs and not matching_searches:
-        return Answer(f"none of {len(runs)} runs matches", value)
+        unknown = unknown_name(query, [*runs, *map(of_search, searches)]) if runs or searches else None
+        return Answer(unknown or f"none of {len(runs)} runs matches", value)
     table = [run_text.runs_table(matching_runs)] if matching_runs or not query.terms else []
     return Answer("\n".join([*table, *searches_table(matching_searches)]), value)
 

@@ -92,6 +92,8 @@ def write(path: Path, runs: Sequence[RunRecord], search: SearchRecord | None = N
     folders = [("runs", record.folder) for record in runs] + ([("searches", search.folder)] if search else [])
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(3)}")
     try:
+        if not path.parent.is_dir():
+            raise BundleError(f"there is no folder {path.parent}: create it first.")
         if path.exists():
             raise BundleError(f"{path} exists: choose another name, or remove it first.")
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import getpass
 import os
 import re
+import shlex
 import tempfile
 import threading
 from collections import defaultdict
@@ -196,6 +197,13 @@ class Experiment:
         texts = {key: str(value)[:MAX_PARAMETER_CHARACTERS] for key, value in parameters.items() if value is not None}
         self._client.log_batch(run.info.run_id, params=[Param(key, text) for key, text in texts.items()])
         return str(run.info.run_id)
+
+
+def how_to_look(uri: str) -> str:
+    """Where MLflow's server is, or the command that starts one for a database or a folder."""
+    if uri.startswith(("http://", "https://")):
+        return f"To see it: {uri}"
+    return f"To see it: mlflow ui --backend-store-uri {shlex.quote(uri)} (pip install mlflow)"
 
 
 def require(uri: str) -> None:

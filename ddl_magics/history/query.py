@@ -46,9 +46,10 @@ class QueryError(ValueError):
 
 @dataclass(frozen=True)
 class Query:
-    """Terms that a run must match, all of them."""
+    """Terms that a run must match, all of them. compared: the names whose values they compare."""
 
     terms: tuple[Matches, ...] = ()
+    compared: tuple[str, ...] = ()
 
     def matches(self, record: RunRecord) -> bool:
         return all(term(record) for term in self.terms)
@@ -72,7 +73,19 @@ def parse_words(words: Sequence[str]) -> Query:
     """The query of terms that a shell has split. Raises QueryError as `parse` does."""
     if sum(map(len, words)) > MAX_CHARACTERS:
         raise QueryError(f"a query has at most {MAX_CHARACTERS} characters")
-    return Query(tuple(_term(term) for term in words))
+    matches = tuple(_term(term) for term in words)
+    return Query(matches, tuple(name for name in map(_compared_name, words) if name))
+
+
+def unknown_name(query: Query, records: Sequence[RunRecord]) -> str | None:
+    """What is wrong with the first compared name that none of these runs has a value of, in a sentence; or None."""
+    names = {"epochs", "seconds", "created", "ended"}.union(*map(_valued, records))
+    name = next((name for name in query.compared if name not in names), None)
+    return name and f"no run has a metric or an option {name}.{nearest(name, names)}"
+
+
+def _valued(record: RunRecord) -> set[str]:
+    return {*(record.progress.get("metrics") or ()), *record.spec, *(record.spec.get("set") or ())}
 
 
 def of_search(record: SearchRecord) -> RunRecord:
@@ -105,6 +118,12 @@ def _term(text: str) -> Matches:
         return _comparison(compared["name"], compared["sign"], compared["value"].replace('"', ""))
     substring = text.replace('"', "").lower()
     return lambda record: substring in text_of(record)
+
+
+def _compared_name(text: str) -> str | None:
+    plain = text.lstrip("-")
+    compared = None if plain.startswith('"') or _FIELD.fullmatch(plain) else _COMPARED.fullmatch(plain)
+    return compared and compared["name"]
 
 
 def text_of(record: RunRecord) -> str:

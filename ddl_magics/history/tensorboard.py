@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import shlex
 import time
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
@@ -76,6 +77,16 @@ class TensorBoardRun:
     def _write(self, summary: Any, step: int = 0, moment: float | None = None) -> None:
         at = time.time() if moment is None else moment
         self._writer.write_event(self._event(wall_time=at, step=step, summary=summary))
+
+
+def write_below(logs: Path, name: str, run_id: str, run: TrackingData) -> Path:
+    """`write` into the folder of a run of this name and id below `logs`."""
+    return write(Path(run_folder(str(logs), name, run_id)), run)
+
+
+def how_to_look(logs: Path) -> str:
+    """The command that shows the runs in a folder."""
+    return f"To see it: tensorboard --logdir {shlex.quote(str(logs))} (pip install tensorboard)"
 
 
 def write(folder: Path, run: TrackingData) -> Path:

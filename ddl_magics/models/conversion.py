@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -31,10 +32,24 @@ def write(model: Any, path: Path, format: str, specs: Any) -> None:
         import onnx  # noqa: F401 - Keras' own message for a missing one is a page
         import tf2onnx  # noqa: F401
     name = "tf_saved_model" if format == "saved_model" else format
-    with _PREPARED.get(format, contextlib.nullcontext)(model):
+    with _PREPARED.get(format, contextlib.nullcontext)(model), _silent():
         model.export(str(path), format=name, verbose=False, input_signature=specs)
     if format in _CHECKS:
         _CHECKS[format](path)
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """TensorFlow does not say which files it writes: these are in a folder that is renamed afterwards."""
+    loggers = [logging.getLogger(name) for name in ("tensorflow", "absl")]
+    levels = [logger.level for logger in loggers]
+    try:
+        for logger in loggers:
+            logger.setLevel(logging.WARNING)
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 @contextlib.contextmanager

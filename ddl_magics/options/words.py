@@ -19,6 +19,9 @@ from ddl_magics.options.redaction import as_word, safely_quoted
 #: Between the names of a list. A name may have one behind a backslash.
 _COMMA = re.compile(r"(?<!\\),")
 
+#: A unit of time behind a number and a blank.
+_UNIT = re.compile(r"s(ec(ond)?s?)?|m(in(ute)?s?)?|h(ours?|rs?)?|d(ays?)?|w(eeks?)?")
+
 
 def split(line: str) -> list[str]:
     """The line's words as a shell splits them, up to a comment."""
@@ -85,7 +88,8 @@ def read(
             literal = True
         elif literal or not token.startswith("--"):
             if not arguments:
-                raise unknown(token) if last is None else _in_pieces(last, values, token, unknown)
+                before = words[len(words) - len(remaining) - 2 :][0].rpartition("=")[2]
+                raise unknown(token) if last is None else _in_pieces(last, before, values, token, unknown)
             value = read_value(arguments[0], token, verb=verb)
             if arguments[0].takes_list:
                 value = (*values.get(arguments[0].name, ()), value)
@@ -103,10 +107,16 @@ def read(
 
 
 def _in_pieces(
-    option: Option, values: Mapping[str, Any], token: str, unknown: Callable[[str], UsageError]
+    option: Option, before: str, values: Mapping[str, Any], token: str, unknown: Callable[[str], UsageError]
 ) -> UsageError:
-    """The error for a word that follows the value of an option, and may belong to it: "my run" without quotes."""
+    """The error for a word that follows the value of an option, and may belong to it: "my run" without quotes.
+
+    before: the word before it.
+    """
     value = values.get(option.name)
+    together = f"{before}{token[:1].lower()}"
+    if _UNIT.fullmatch(token.lower()) and _takes(option, together):
+        return UsageError(f"{option.flag} {before} {as_word(token)}: write {option.flag} {together}.")
     if not isinstance(value, str) or option.choices:
         return unknown(token)
     whole = f"{value} {token}"
@@ -117,6 +127,14 @@ def _in_pieces(
     return UsageError(
         f"{as_word(token)} follows the value of {option.flag}: quote a value of several words, {safely_quoted(whole)}."
     )
+
+
+def _takes(option: Option, text: str) -> bool:
+    try:
+        read_value(option, text)
+    except UsageError:
+        return False
+    return True
 
 
 def _read_option(

@@ -12,6 +12,7 @@ from ddl_magics import store
 from ddl_magics.clusters.base import Polled, Unreachable
 from ddl_magics.clusters.cluster import Cluster
 from ddl_magics.clusters.livy_session import NoSession, SessionGone
+from ddl_magics.dashboard.history import MODEL
 from ddl_magics.runs.cell_files import cell_files
 from ddl_magics.runs.follower import Follower, own_events
 from ddl_magics.runs.run import Run
@@ -55,23 +56,32 @@ def find_stored(record: RunRecord, cluster_at: Callable[[Mapping[str, Any]], Clu
         raise RunGone(
             f"{name} was imported and cannot be attached: it has run elsewhere. %ddl show {name} shows what is stored."
         )
-    if not record.driver_address:
-        raise RunGone(
-            f"{name} cannot be attached: it ran on {record.cluster}, which ended with its kernel. %ddl show {name} "
-            "shows what is stored."
-        )
     if record.state not in ev.TERMINAL:
         notebook = f" ({record.notebook})" if record.notebook else ""
         raise UsageError(f"{name} is followed by another kernel{notebook}: %ddl show {name} shows it.")
+    if not record.driver_address and record.state != ev.LOST:
+        raise RunGone(f"{name} has ended: {record.state}. {_how_to_see(folder, name)}")
+    if not record.driver_address:
+        raise RunGone(
+            f"{name} cannot be attached: it ran on {record.cluster}, which ended with its kernel. "
+            f"{_how_to_see(folder, name)}"
+        )
     artifacts = [event.name for event in ev.select(ev.Artifact, folder.events()) if event.uri is None]
     has_cell_files = all(file.path is not None for file in cell_files(folder.events()).values())
     if record.state != ev.LOST and all(folder.file(artifact).exists() for artifact in artifacts) and has_cell_files:
-        raise UsageError(f"{name} has ended: {record.state}. %ddl show {name} shows it.")
+        raise UsageError(f"{name} has ended: {record.state}. {_how_to_see(folder, name)}")
     try:
         return AttachTarget(RunSpec.from_record(record.spec), folder, cluster_at(record.driver_address))
     except NoSession as error:
         session_gone = isinstance(error, SessionGone)
         raise (RunGone if session_gone else UsageError)(f"{name} cannot be attached: {error}") from None
+
+
+def _how_to_see(folder: RunFolder, name: str) -> str:
+    """What to do about a run that has ended: %ddl show, and the code that loads its model, if there is one."""
+    model = folder.file(MODEL)
+    load = f" Its trained model: import keras; model = keras.models.load_model({str(model)!r})"
+    return f"%ddl show {name} shows what is stored.{load if model.exists() else ''}"
 
 
 def find_on_cluster(name_or_id: str, cluster: Cluster) -> AttachTarget | None:

@@ -57,7 +57,7 @@ class Ending:
 
 def ask(run: Run) -> Ending:
     """Ask the kernel that follows the run to end it."""
-    stopping = _stopping(run.state, run.spec.strategy)
+    stopping = _stopping(run.state, run.spec.strategy, run.has_trained)
     return _ask(run.name, run.state, run.cluster, run.attachable, run.followed, run.request_stop, stopping)
 
 
@@ -70,7 +70,7 @@ def ask_stored(record: RunRecord) -> Ending:
     folder = RunFolder(record.folder)
     attachable, followed = bool(record.driver_address), folder.has_live_owner()
     request_stop = partial(folder.request, "stop")
-    stopping = _stopping(record.state, str(record.spec.get("strategy")))
+    stopping = _stopping(record.state, str(record.spec.get("strategy")), bool(record.progress) or None)
     return _ask(record.name, record.state, record.cluster, attachable, followed, request_stop, stopping)
 
 
@@ -98,12 +98,16 @@ def why_not_ask_search(name: str, state: str) -> Ending | None:
     return Ending("ended", f"{name} has ended already: {state}.") if state in ev.TERMINAL else None
 
 
-def _stopping(state: str, strategy: str) -> str:
-    """What follows the name of a run that was asked to end."""
+def _stopping(state: str, strategy: str, has_trained: bool | None) -> str:
+    """What follows the name of a run that was asked to end. has_trained: None where only its events tell it."""
     if strategy == "monitor":
         return "stops; what it has counted is kept."
     if state in (ev.QUEUED, *STATE_WORDS):
         return "stops before it trains."
+    if has_trained is None:
+        return "stops after its current step; what it has trained is kept."
+    if not has_trained:
+        return "stops; it has not trained so far, and has no history and no model to keep."
     return "stops after its current step; its history and model are kept."
 
 
@@ -199,11 +203,15 @@ def _take_and_stop(record: RunRecord, cluster: LivyCluster, seconds: float) -> E
     run.request_stop()
     if run.settled(seconds):
         advice = f"{_session(record)} stays, and keeps its executors until it is deleted."
-        return Ending("stopped", f"{record.name} is {run.state}; its history and model are kept.", advice)
+        return Ending("stopped", f"{record.name} is {run.state}; {_kept(run)}.", advice)
     run.give_up(0.0)
     return Ending(
         "runs", f"{record.name} was asked to stop and has not ended after {seconds:.0f} s.", _manual_stop(record)
     )
+
+
+def _kept(run: Run) -> str:
+    return "its history and model are kept" if run.has_trained else "it had not begun to train"
 
 
 def _not_running(record: RunRecord) -> Ending:

@@ -292,6 +292,11 @@ class Run:
         return any(event.attempt != 0 for event in map(ev.parse, self.events))
 
     @property
+    def has_trained(self) -> bool:
+        """Whether a step of training has been reported; before that there is neither a history nor a model."""
+        return next(ev.select(ev.Steps, self.events), None) is not None
+
+    @property
     def followed(self) -> bool:
         """Whether the kernel that started the run, or attached it, is alive."""
         return self._follower is not None or self._folder.has_live_owner()
@@ -688,7 +693,9 @@ class Run:
         self._timeline.wait_until_settled()
         file = cell_files(self.events).get(name)
         if file is None:
-            raise NotInRun(f"{self.name} has no file {name}.{nearest(name, self.files) or ' Its files lists them.'}")
+            raise NotInRun(
+                f"{self.name} has no file {name}.{nearest(name, self.files) or f' {self.name}.files lists them.'}"
+            )
         target = None if to is None else Path(to)
         if target is not None and target.is_dir():
             target /= Path(name).name
@@ -715,8 +722,10 @@ class Run:
         Raises:
             ImportError: tensorboardX is missing.
         """
-        run_folder = Path(tensorboard.run_folder(str(Path(folder).expanduser()), self.name, self.id))
-        return tensorboard.write(run_folder, self.tracking_data())
+        logs = Path(folder).expanduser()
+        written = tensorboard.write_below(logs, self.name, self.id, self.tracking_data())
+        print(tensorboard.how_to_look(logs))
+        return written
 
     def to_mlflow(self, uri: str, experiment: str | None = None) -> str:
         """Write parameters, metrics, tags, models and files to MLflow; returns MLflow's id of the run.
@@ -732,7 +741,9 @@ class Run:
             ImportError: MLflow is missing.
             ValueError: the URI has a password, for which MLflow has environment variables.
         """
-        return mlflow.Experiment(uri, experiment).write(self.tracking_data())
+        written = mlflow.Experiment(uri, experiment).write(self.tracking_data())
+        print(mlflow.how_to_look(uri))
+        return written
 
     def tracking_data(self) -> TrackingData:
         """The run as TensorBoard and MLflow track it.

@@ -7,8 +7,10 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from ddl_magics.dashboard.workers import Worker
+from ddl_magics.errors import NotInHistory
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime import histories as runtime_histories
+from ddl_magics.wording import nearest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -17,10 +19,23 @@ METRIC_COLUMNS = ("time", "rank", "epoch", "step", "name", "value", "fit")
 WORKER_COLUMNS = ("rank", "host", "pid", "device", "samples/s", "state")
 
 
+class EpochHistory(dict[str, list[float]]):
+    """Name -> values per epoch; a missing name is an error of one line."""
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)  # workers of a cluster do not have this class
+
+    def __missing__(self, name: object) -> list[float]:
+        if not self:
+            raise NotInHistory("there is no history: the run has completed no epoch so far, or ended before it did")
+        hint = nearest(str(name), self) or f" It has {', '.join(self)}."
+        raise NotInHistory(f"the history has no {name}.{hint}")
+
+
 def histories(events: Iterable[ev.RawEvent], member: int = 0) -> list[dict[str, list[float]]]:
     """For each call of `fit`, name -> values per epoch, as Keras' `History.history`. `member`: rank in an ensemble."""
     return [
-        {name: [nan if value is None else value for value in values] for name, values in history.items()}
+        EpochHistory({name: [nan if value is None else value for value in values] for name, values in history.items()})
         for history in runtime_histories.histories(events, member)
     ]
 
@@ -29,7 +44,7 @@ def last_history(events: Sequence[ev.RawEvent]) -> dict[str, list[float]]:
     """The history of the last call of `fit`, or of a training loop after it that has logged something."""
     loops = {event.fit for event in ev.select(ev.Fit, events) if event.epochs == 0}
     fits = list(enumerate(histories(events)))
-    return next((history for fit, history in reversed(fits) if history or fit not in loops), {})
+    return next((history for fit, history in reversed(fits) if history or fit not in loops), EpochHistory())
 
 
 def metrics(events: Iterable[ev.RawEvent]) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 
 from ddl_magics import store
 from ddl_magics.errors import NotInRun, SearchFailed
-from ddl_magics.history import mlflow
+from ddl_magics.history import mlflow, tensorboard
 from ddl_magics.options.redaction import MASK
 from ddl_magics.runs import Run, live_tracking
 from ddl_magics.runs.ending import Ending, search_stop_requested, why_not_ask_search
@@ -260,7 +260,10 @@ class Search:
 
     def to_tensorboard(self, folder: str | Path) -> list[Path]:
         """Write each trial as `Run.to_tensorboard` does; its HParams tab compares them. Returns their folders."""
-        return [run.to_tensorboard(folder) for run in self._trial_runs()]
+        logs = Path(folder).expanduser()
+        written = [tensorboard.write_below(logs, run.name, run.id, run.tracking_data()) for run in self._trial_runs()]
+        print(tensorboard.how_to_look(logs))
+        return written
 
     def to_mlflow(self, uri: str, experiment: str | None = None) -> str:
         """Write the search to MLflow as a run with its trials as children; returns MLflow's id. See `Run.to_mlflow`."""
@@ -268,7 +271,9 @@ class Search:
         if record is None:
             raise NotInRun(f"{self.name} is not in the store any more.")
         trials = (run.tracking_data() for run in self._trial_runs())
-        return mlflow.Experiment(uri, experiment).write_search(record, trials)
+        written = mlflow.Experiment(uri, experiment).write_search(record, trials)
+        print(mlflow.how_to_look(uri))
+        return written
 
     def _trial_runs(self) -> Iterator[Run]:
         """The last run of each trial that has one."""

@@ -179,7 +179,11 @@ def check_values(source: str, fixed: Mapping[str, str]) -> None:
 def _check_fixed(declared: Mapping[str, Parameter], fixed: Mapping[str, str]) -> None:
     for name, text in fixed.items():
         if name not in declared:
-            hint = nearest(name, declared) or (f" It has {', '.join(declared)}." if declared else "")
+            hint = nearest(name, declared) or (
+                f" It has {', '.join(declared)}."
+                if declared
+                else f" Write {name} = ddl.suggest_float({name!r}, LOW, HIGH) in it."
+            )
             raise UsageError(f"--set {as_word(name)}: the cell has no parameter {as_word(name)}.{hint}")
         try:
             declared[name].read(text)

@@ -113,6 +113,10 @@ def test_the_files_of_runs_go_before_the_kernel_does(monkeypatch):
         ("--data trian_df", "--data: there is no DataFrame trian_df. Did you mean train_df?"),
         ("--data numbers", "--data: numbers is no Spark or pandas DataFrame (its type is list): leave --data out"),
         ("--data train_df --label lable", "train_df has no column lable. Did you mean label?"),
+        (
+            "--data tumours --features area mean radius",
+            "tumours has no column mean. Did you mean mean radius? Quote it: --features 'mean radius'.",
+        ),
         ("--data train_df --features x1 zzz", "train_df has no column zzz. It has x1, x2, label."),
         ("--data train_df --label label --validation other_df", "other_df has no column label."),
         ("--data train_df --validation train_fd", "--validation: there is no DataFrame train_fd. Did you mean"),
@@ -120,6 +124,7 @@ def test_the_files_of_runs_go_before_the_kernel_does(monkeypatch):
 )
 def test_frames_and_columns_are_looked_at_before_spark_starts(line, says):
     names = {"train_df": FRAME, "numbers": [1], "other_df": FRAME[["x1"]]}
+    names["tumours"] = pd.DataFrame({"area": [1.0], "mean radius": [1.0], "mean area": [1.0]})
     refused = EmbeddedCluster(lambda: names).check(parse(line), names)
     assert isinstance(refused, Refused) and refused.kind == "usage" and refused.message.startswith(says)
 

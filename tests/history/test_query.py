@@ -108,6 +108,17 @@ def test_what_is_found_is_a_table(runs):
     assert str(list_runs(Kernel(None), ("tag:none",))) == "none of 3 runs matches"
 
 
+def test_a_name_that_no_run_has_a_value_of_is_named(runs):
+    said = {
+        ("val_acuracy>0.9",): "no run has a metric or an option val_acuracy. Did you mean val_accuracy?",
+        ("tag:paper", "zzz<1"): "no run has a metric or an option zzz.",
+        ("val_accuracy>2",): "none of 3 runs matches",
+        ("epochs>1000",): "none of 3 runs matches",
+        ("strategy=none",): "none of 3 runs matches",
+    }
+    assert {words: str(list_runs(Kernel(None), words)) for words in said} == said
+
+
 def test_a_damaged_file_of_packages_matches_nothing_and_stops_nothing(runs):
     (runs["good"].path / provenance.NAME).write_bytes(b"no gzip")
     assert found("package:keras") == {"bad"}

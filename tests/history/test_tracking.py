@@ -93,6 +93,14 @@ def test_each_rank_has_curves_of_what_it_uses():
     ]
 
 
+def test_how_to_look_at_what_was_written_is_said(run, tmp_path, capsys):
+    run.to_tensorboard(tmp_path / "my logs")
+    search_of(2).to_tensorboard(tmp_path / "my logs")
+    line = f"To see it: tensorboard --logdir '{tmp_path}/my logs' (pip install tensorboard)\n"
+    assert capsys.readouterr().out == 2 * line
+    assert mlflow.how_to_look("http://host:5000") == "To see it: http://host:5000"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_tensorboard_reads_runs_and_a_search_and_follows_a_live_run(run, tmp_path):
@@ -121,11 +129,12 @@ def test_tensorboard_reads_runs_and_a_search_and_follows_a_live_run(run, tmp_pat
 
 
 @pytest.mark.timeout(120)
-def test_mlflow_reads_a_run_and_a_search(run, tmp_path, monkeypatch):
+def test_mlflow_reads_a_run_and_a_search(run, tmp_path, monkeypatch, capsys):
     from mlflow import MlflowClient
 
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     first = run.to_mlflow(uri)
+    assert capsys.readouterr().out == f"To see it: mlflow ui --backend-store-uri {uri} (pip install mlflow)\n"
     number = run.to_mlflow(uri)
     client = MlflowClient(tracking_uri=uri)
     experiment = client.get_experiment_by_name("ddl_magics").experiment_id

@@ -105,11 +105,12 @@ def test_an_export_read_by_its_own_runtime_predicts_as_keras_does(pictures, tmp_
         assert np.shape(about["example"]["image"]) == (1, 6, 6, 1)
 
 
-def test_a_model_of_one_tensor_and_an_example_of_the_users(tmp_path):
+def test_a_model_of_one_tensor_and_an_example_of_the_users(tmp_path, capfd):
     """Built in `fit`, with an example; and a subclass, whose inputs are known from the run's data alone."""
     model = keras.Sequential([keras.layers.Dense(2)])
     model(ROWS)
     folder = run_of(model).export(tmp_path / "plain", "saved_model", example=ROWS[:2])
+    assert "Assets" not in "".join(capfd.readouterr()), "it names a folder that is renamed"
     loaded = tf.saved_model.load(folder)
     np.testing.assert_allclose(loaded.serve(ROWS), model(ROWS), rtol=1e-5)
     about = description_of(folder)

@@ -6,6 +6,7 @@ import re
 import sys
 import threading
 import types
+from email.message import Message
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from ddl_magics.clusters.base import NotStarted
 from ddl_magics.clusters.choice import PendingKernelSession
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy_session import NoSession
+from ddl_magics.commands import help
 from ddl_magics.commands.table import BY_VERB
 from ddl_magics.dashboard.text import FIRST_EPOCHS, TextProgress
 from ddl_magics.errors import DistributedCellError, RunInterrupted
@@ -209,6 +211,18 @@ def test_pyspark_that_cannot_pickle_for_this_python_is_named(monkeypatch):
     assert EmbeddedCluster().check(parse(""), {}).message.startswith(says)
     monkeypatch.setattr(machine, "installed", lambda *names: "3.4.0")
     assert local_spark.version_problem() is None
+
+
+def test_the_help_says_where_the_documentation_is(notebook, capsys, monkeypatch):
+    for command in ("%ddl", "%ddl --help"):
+        assert run(notebook, command, capsys)[0].endswith(f"\nDocumentation: {ROOT / 'docs'}\n")
+    monkeypatch.setattr(help, "PAGES", help.PAGES / "none")
+    assert help.documentation() == "the folder docs of ddl_magics' repository; its README lists the pages"
+    addresses = Message()
+    for label, address in (("Source", "https://x.invalid"), ("Documentation", "https://y.invalid")):
+        addresses["Project-URL"] = f"{label}, {address}"
+    monkeypatch.setattr(help, "metadata", lambda name: addresses)
+    assert help.documentation() == "https://y.invalid"
 
 
 def test_check_says_how_many_workers_fit(notebook, capsys, monkeypatch):

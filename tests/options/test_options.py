@@ -77,6 +77,17 @@ def test_defaults_of_ps_and_of_data():
     assert parse("--strategy single").workers == 1
 
 
+def test_names_with_spaces_are_quoted():
+    spec = parse(
+        """--data t --features 'mean radius' "mean area",'worst area' --label 'the kind' --weight "of a row" """
+    )
+    assert (spec.features, spec.label, spec.weight) == (
+        ("mean radius", "mean area", "worst area"),
+        "the kind",
+        "of a row",
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [
@@ -88,6 +99,9 @@ def test_defaults_of_ps_and_of_data():
             "--data hdfs:///a b.csv",
             "b.csv follows the value of --data: quote a value of several words, 'hdfs:///a b.csv'.",
         ),
+        ("--timeout 5 minutes", "--timeout 5 minutes: write --timeout 5m."),
+        ("--timeout=2 h", "--timeout 2 h: write --timeout 2h."),
+        ("--workers 2 minutes", "'minutes' is not an option"),
         ("workers 2", "'workers' is not an option: options start with two dashes. Did you mean --workers?"),
         ("--workers four", "--workers must be a whole number above 0, not 'four'."),
         ("--workers 0", "--workers must be a whole number above 0, not '0'."),

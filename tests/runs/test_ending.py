@@ -6,13 +6,14 @@ import subprocess
 import sys
 
 import pytest
+from IPython.core.error import UsageError
 from support.fake_cluster import FakeCluster, training
 from support.fake_livy import FakeLivy
 from support.stored import finished, kill_owner, stored
 
 from ddl_magics.clusters import livy_http, sparkmagic_link
 from ddl_magics.clusters.livy_http import Connection
-from ddl_magics.runs import ending
+from ddl_magics.runs import Run, attaching, ending
 from ddl_magics.runtime import events as ev
 from ddl_magics.store import owner
 
@@ -54,7 +55,11 @@ def assert_says_how_to_end_it(ended, url):
 @pytest.mark.parametrize(
     ("state", "strategy", "says"),
     [
-        (ev.RUNNING, "allreduce", "digits stops after its current step; its history and model are kept."),
+        (
+            ev.RUNNING,
+            "allreduce",
+            "digits stops; it has not trained so far, and has no history and no model to keep.",
+        ),
         (ev.RUNNING, "monitor", "digits stops; what it has counted is kept."),
         (ev.WAITING, "allreduce", "digits stops before it trains."),
     ],
@@ -63,6 +68,36 @@ def test_a_kernel_that_lives_is_asked(state, strategy, says):
     folder = stored(state, strategy=strategy)
     assert ending.end_run(folder.record()) == ending.Ending("asked", says)
     assert folder.requested("stop")
+
+
+def test_a_run_that_has_trained_keeps_what_it_has():
+    folder = stored(ev.RUNNING)
+    folder.update({"progress": {"epoch": 0, "metrics": {}}})
+    says = "digits stops after its current step; its history and model are kept."
+    assert ending.ask_stored(folder.record()).text == says
+    assert ending.ask(Run.stored(folder.record())).text.endswith("has no history and no model to keep.")
+    trained = stored(ev.RUNNING, list(training())[:SENT])
+    assert ending.ask(Run.stored(trained.record())).text == says
+
+
+def test_a_run_that_cannot_be_attached_says_how_it_is_and_where_its_model_is():
+    def refused(folder):
+        with pytest.raises(UsageError) as error:
+            attaching.find_stored(folder.record(), lambda address: None)
+        return str(error.value)
+
+    ended = finished()
+    show = "digits has ended: FINISHED. %ddl show digits shows what is stored."
+    assert refused(ended) == show
+    ended.file("model-0.keras").write_bytes(b"")
+    path = ended.path / "files" / "model-0.keras"
+    assert refused(ended) == f"{show} Its trained model: import keras; model = keras.models.load_model('{path}')"
+    living = stored(ev.RUNNING)
+    assert refused(living) == "digits is followed by another kernel (a.ipynb): %ddl show digits shows it."
+    kill_owner(living)
+    assert refused(living).startswith(
+        "digits cannot be attached: it ran on this machine, which ended with its kernel. "
+    )
 
 
 def test_what_has_ended_is_left_alone():

@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import math
+import pickle
 import threading
 import time
 from unittest.mock import Mock
@@ -47,6 +48,16 @@ def running(run):
 def failing(**failure):
     cause = {"rank": 1, "host": "wn3", "kind": "error", "message": "ValueError: bad", "traceback": "", **failure}
     return [*list(training())[:10], state(ev.FAILED, "rank 1 failed", failure=cause)]
+
+
+def test_a_name_that_a_history_has_not_is_an_error_of_one_line():
+    empty, some = tables.EpochHistory(), tables.EpochHistory(loss=[1.0])
+    assert empty == {} and some == {"loss": [1.0]} and type(pickle.loads(pickle.dumps(some))) is dict
+    with pytest.raises(KeyError) as error:
+        empty["loss"]
+    assert str(error.value) == "there is no history: the run has completed no epoch so far, or ended before it did"
+    with pytest.raises(KeyError, match=r"^the history has no los\. Did you mean loss\?$"):
+        some["los"]
 
 
 def test_a_run_that_goes_well():

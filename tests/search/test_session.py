@@ -139,6 +139,12 @@ def test_what_is_refused_is_refused_by_a_dry_run_too(shell, capsys, line, refuse
     assert store.list_searches() == store.list_runs() == []
 
 
+def test_a_parameter_that_a_cell_has_not_is_named_with_what_declares_one(shell):
+    use(shell, FakeCluster())
+    message = refusal(shell.run_cell_magic, "distributed", "--set lr=1", "model.fit(x)")
+    assert message.endswith("the cell has no parameter lr. Write lr = ddl.suggest_float('lr', LOW, HIGH) in it.")
+
+
 def test_no_more_trials_run_at_once_than_fit_into_this_machines_memory():
     def room(master, most):
         cluster = FakeCluster(slots=9)

@@ -223,11 +223,21 @@ def _variables() -> Dict[str, str]:
     return {name: os.environ[name] for name in changed if not name.startswith(_OF_PROCESSES)}
 
 
+#: How the folder begins in which each Spark of this process keeps files for its executors, and puts on the path itself.
+_OF_SPARK = "userFiles-"
+
+
 def _paths() -> List[str]:
     """Folders that the session has put on its path. That of its script is the working folder, which a rank has."""
     beginning = (_beginning() or {}).get("PYTHONPATH", "").split(os.pathsep)
     beginning += ["", os.getcwd(), *_linked_paths()]
-    return [path for path in sys.path if path not in beginning and not any(part in path for part in _INSTALLED)]
+    return [
+        path
+        for path in sys.path
+        if path not in beginning
+        and not any(part in path for part in _INSTALLED)
+        and not os.path.basename(path).startswith(_OF_SPARK)
+    ]
 
 
 def _linked_paths() -> Iterator[str]:

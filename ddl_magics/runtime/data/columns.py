@@ -109,10 +109,24 @@ def check_column(option: str, column: str, frame_name: str, names: Sequence[str]
         raise DataError("%s %s: %s has more than one column of that name; rename one" % (option, column, frame_name))
 
 
+def in_pieces(typed: Sequence[str], names: Sequence[str]) -> str | None:
+    """The column, if any, whose words were typed one by one: ("mean", "radius") for "mean radius"."""
+    for begin in range(len(typed)):
+        for end in range(begin + 2, len(typed) + 1):
+            if " ".join(typed[begin:end]) in names:
+                return " ".join(typed[begin:end])
+    return None
+
+
 def check_columns(option: str, columns: Sequence[str], frame_name: str, names: Sequence[str]) -> None:
     """`check_column` of each, in a time that grows with their number, and not with its square."""
     counts = Counter(names)
     for column in columns:
+        whole = None if counts[column] else in_pieces(columns, names)
+        if whole:
+            raise DataError(
+                "%s %s: %s has no such column; did you mean %r? Quote it" % (option, column, frame_name, whole)
+            )
         if counts[column] != 1:
             check_column(option, column, frame_name, names)
 

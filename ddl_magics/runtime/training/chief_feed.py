@@ -41,7 +41,7 @@ _PARALLEL = "it draws at random in parallel calls"
 _FREE_ORDER = "the order of its elements is left free (deterministic=False)"
 _DIFFERENT = "the workers' first batches differ"
 _ASKED = "of --feed chief"
-_READ_BY_CHIEF = "rank 0 alone reads this data and deals the rows of each batch to the workers, because %s"
+_READ_BY_CHIEF = "one rank alone reads this data and deals the rows of each batch to the workers, because %s"
 _BOUNDS = (
     "; training waits for it: let each worker read, with seeds and deterministic order, or with ddl.local(...) for "
     "data of its own"

@@ -106,7 +106,8 @@ def test_a_rank_does_what_the_session_would(tmp_path):
 
 #: What the libraries and the tests do themselves is nobody's setting.
 FRESH = """
-import keras, pandas, pyspark, numpy
+import keras, pandas, pyspark, numpy, sys
+sys.path.insert(1, "/tmp/spark-0d/userFiles-0d")  # as each Spark of this process does
 from ddl_magics.runtime.cell import process_settings
 settings = process_settings.of_process()
 assert settings.names == [] and settings.streams is None, settings
