@@ -55,11 +55,7 @@ def assert_says_how_to_end_it(ended, url):
 @pytest.mark.parametrize(
     ("state", "strategy", "says"),
     [
-        (
-            ev.RUNNING,
-            "allreduce",
-            "digits stops; it has not trained so far, and has no history and no model to keep.",
-        ),
+        (ev.RUNNING, "allreduce", "digits stops after its current step; what it has trained is kept."),
         (ev.RUNNING, "monitor", "digits stops; what it has counted is kept."),
         (ev.WAITING, "allreduce", "digits stops before it trains."),
     ],
