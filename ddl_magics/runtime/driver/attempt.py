@@ -315,7 +315,7 @@ class Attempt:
                 return
             self._record.start_deadline = None
             if self._record.stop_asked_at is None:
-                self._journal.enter(events.RUNNING, "training on %s" % counted(self._workers, "worker"))
+                self._journal.enter(events.RUNNING, "running on %s" % counted(self._workers, "worker"))
             self._context.limits.start()
             addresses = [self._addresses[r] for r in range(self._workers)]
             channels = dict(self._channels)

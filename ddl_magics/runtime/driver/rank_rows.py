@@ -88,7 +88,7 @@ class RankRows:
         """Rank 0 has read so many of its rows of files. The others read as many, at the same time."""
         before, workers = (events.RUNNING, events.WAITING), self._spec.ranks
         if event.rows >= event.of:
-            self._journal.enter_from(before, events.RUNNING, "training on %s" % counted(workers, "worker"))
+            self._journal.enter_from(before, events.RUNNING, "running on %s" % counted(workers, "worker"))
             return
         message = data_progress.of_reading("reading %s" % self._spec.data, event, workers)
         self._journal.enter_from(before, events.WAITING, message, ready=event.rows, needed=event.of)

@@ -122,7 +122,7 @@ def test_peers_are_sent_once_all_are_ready(start):
     assert [len(channel.peers) for channel in (one, other)] == [1, 1]
     assert (one.peers[0]["local_rank"], other.peers[0]["local_rank"]) == (0, 1)
     assert one.peers[0]["local_size"] == 2 and one.peers[0]["servers"] == [("h", 2)]
-    assert ranks.run.states[-1] == (events.RUNNING, "training on 2 workers") and ranks.run.hosts == ["h", "h"]
+    assert ranks.run.states[-1] == (events.RUNNING, "running on 2 workers") and ranks.run.hosts == ["h", "h"]
 
 
 def test_of_those_that_train_only_a_restarted_rank_is_sent_its_peers(start):

@@ -83,7 +83,7 @@ def test_reading_is_a_state_of_the_run_until_all_is_read():
     ]
     assert states[1:] == [
         (events.WAITING, "reading t.parquet", 400, 1000),
-        (events.RUNNING, "training on 2 workers", None, None),
+        (events.RUNNING, "running on 2 workers", None, None),
         (events.STOPPING, "stopping", None, None),
     ]
 
