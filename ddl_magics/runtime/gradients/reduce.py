@@ -81,8 +81,9 @@ def broadcast_weights(peers: Peers, weights: Sequence[Any]) -> None:
 def allreduce(peers: Peers, value: Any, op: str, kind: int = USER) -> np.ndarray:
     """`ddl.allreduce` of the cell, and as `kind` BARRIER its `ddl.barrier`.
 
-    value: a number or array. op: "sum" or "mean"; the mean of integers and bools is float64. ValueError for another
-    `op`; RuntimeError with a strategy whose ranks do not meet.
+    value: a number or array. op: "sum" or "mean"; the mean of integers and bools is float64, and the sum of bools
+    counts those that are true, as in NumPy; with one worker, too. ValueError for another `op`; RuntimeError with a
+    strategy whose ranks do not meet.
     """
     if op not in ("mean", "sum"):
         raise ValueError("op is %r; it must be 'mean' or 'sum'" % (op,))
@@ -92,10 +93,12 @@ def allreduce(peers: Peers, value: Any, op: str, kind: int = USER) -> np.ndarray
             "ddl.allreduce and ddl.barrier need --strategy allreduce; workers of --strategy %s do not meet"
             % config.spec.strategy
         )
-    if config.workers == 1:
-        return array
     if op == "mean" and array.dtype.kind in "biu":
         array = array.astype(np.float64)
+    elif array.dtype.kind == "b":
+        array = array.astype(np.int64)
+    if config.workers == 1:
+        return array
     flat = np.array(array, copy=True).reshape(-1)
     peers.collective.allreduce(flat, peers.announcement(kind))
     peers.progress.cell_collectives += 1

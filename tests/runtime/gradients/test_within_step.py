@@ -1,5 +1,7 @@
 """What ranks exchange in the middle of a step, for losses and metrics of the whole batch. Ranks are threads here."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -316,17 +318,26 @@ def test_the_cell_s_own_all_reduce(ring, value):
         mine = rank_on(rank)
         total = reduce.allreduce(mine.peers, value * (1 + rank.rank), "sum")
         means = [reduce.allreduce(mine.peers, each, "mean") for each in (value, np.asarray(value) > rank.rank + 2)]
-        return total, *means, mine.progress.cell_collectives
+        true = reduce.allreduce(mine.peers, np.asarray(value) > rank.rank + 2, "sum")
+        return total, *means, true, mine.progress.cell_collectives
 
     value = np.asarray(value)
-    for total, mean, share, count in ring.each(summed):
+    for total, mean, share, true, count in ring.each(summed):
         assert (total.shape, total.dtype, mean.shape) == (value.shape, value.dtype, value.shape)
         np.testing.assert_array_equal(total, value * 6)
         np.testing.assert_allclose(mean, value)
         np.testing.assert_allclose(share, np.mean([value > rank + 2 for rank in range(3)], axis=0))
-        assert mean.dtype == (value.dtype if value.dtype.kind == "f" else np.float64) and count == 3
+        np.testing.assert_array_equal(true, 3 * share)
+        assert mean.dtype == (value.dtype if value.dtype.kind == "f" else np.float64) and count == 4
+        assert true.dtype == np.int64
     with pytest.raises(ValueError, match="op is 'max'; it must be 'mean' or 'sum'"):
         reduce.allreduce(rank_on(ring.ranks[0]).peers, value, "max")
+
+
+def test_one_worker_s_all_reduce_has_the_dtypes_of_several():
+    peers = SimpleNamespace(config=SimpleNamespace(workers=1, spec=SimpleNamespace(strategy="allreduce")))
+    assert [reduce.allreduce(peers, True, op).dtype for op in ("sum", "mean")] == [np.int64, np.float64]
+    assert reduce.allreduce(peers, np.float32(1.5), "mean").dtype == np.float32
 
 
 def test_the_logs_and_stops_of_all_ranks_and_the_weights_of_the_chief(ring):
