@@ -3,7 +3,7 @@
     python -m yarn.trial SETTINGS
 
 Reads lines of JSON: [cell, the run's spec]. Answers with a line of JSON for what `driver.api.info` says, and one for
-each event of the run as it comes.
+each event of the run as it comes; of a run that is refused, one with the reason.
 """
 
 import json
@@ -21,11 +21,18 @@ def main():
     os.dup2(2, 1)  # what Spark prints is no answer
     starts.make_cheap()
     session = spark.session(2, **json.loads(sys.argv[1]))
+    # As PYSPARK_PYTHON of the notebook's environment.
+    session.sparkContext.pythonExec = json.loads(sys.argv[1]).get("spark.pyspark.python", sys.executable)
     say = lambda value: print(json.dumps(value), file=answers, flush=True)  # noqa: E731
     for line in sys.stdin:
         cell, spec = json.loads(line)
         say(json.loads(launch.load_driver().info()))
-        for event in _events(launch.start(session, cell, **spec)):
+        try:
+            run = launch.start(session, cell, **spec)
+        except launch.Refused as refused:
+            say({"kind": "state", "state": "REFUSED", "message": str(refused)})
+            continue
+        for event in _events(run):
             say(event)
     session.stop()
 
