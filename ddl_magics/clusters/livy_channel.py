@@ -15,7 +15,7 @@ import pickle
 import struct
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -133,16 +133,24 @@ class Channel:
                 one that may take longer. One that may take any time (math.inf) may also wait for any time.
         """
         seconds = STATEMENT_SECONDS if seconds is None else seconds
-        posted: list[str] = []
+        posted: Future[str] = Future()
         try:
             # In a thread, which an interrupt leaves alone: Livy's answer has the number to cancel the statement by.
-            with ThreadPoolExecutor(1) as thread:
-                thread.submit(lambda: posted.append(self._posted(code))).result()
-            return self._output(self._ended_statement(posted[0], seconds))
+            threading.Thread(target=self._post_into, args=(posted, code), daemon=True).start()
+            return self._output(self._ended_statement(posted.result(), seconds))
         except KeyboardInterrupt:
-            if seconds > STATEMENT_SECONDS and posted:
-                self._cancel(posted[0])
+            if not posted.cancel() and posted.exception() is None and seconds > STATEMENT_SECONDS:
+                self._cancel(posted.result())
             raise
+
+    def _post_into(self, posted: Future[str], code: str) -> None:
+        """Post a statement, unless `posted` was cancelled; it gets the statement's path, or the error."""
+        if not posted.set_running_or_notify_cancel():
+            return
+        try:
+            posted.set_result(self._posted(code))
+        except BaseException as error:
+            posted.set_exception(error)
 
     def _posted(self, code: str) -> str:
         """Post a statement; returns its path."""

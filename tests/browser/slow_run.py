@@ -26,4 +26,6 @@ def begin(name: str, epochs: int = 400) -> Run:
 def _move(cluster: FakeCluster) -> None:
     while cluster.visible < len(cluster.script):
         time.sleep(EPOCH_SECONDS)
+        for event in cluster.script[cluster.visible : cluster.visible + EPOCH_EVENTS]:
+            event["time"] = time.time()
         cluster.visible += EPOCH_EVENTS

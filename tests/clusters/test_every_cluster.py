@@ -406,4 +406,4 @@ def test_a_run_and_its_history_outlive_the_kernel_where_they_can(notebook, tmp_p
     assert epochs == list(range(len(epochs))) and len(epochs) > so_far
     assert notebook.value("len(far.history['loss'])") == len(epochs)
     answer = notebook.kernel.run("%ddl attach far")
-    assert answer.text == "UsageError: far has ended: STOPPED. %ddl show far shows it.\n"
+    assert answer.text.startswith("UsageError: far has ended: STOPPED. %ddl show far shows what is stored. Its trained")

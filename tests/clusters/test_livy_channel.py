@@ -6,9 +6,8 @@ import json
 import math
 import os
 import sys
+import threading
 import time
-from concurrent import futures
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -120,10 +119,10 @@ def test_what_is_posted_and_gets_no_id_says_what_came_instead(livy, package, cam
 
 @pytest.mark.parametrize("waits", [False, True])
 def test_an_interrupt_while_a_statement_is_posted_cancels_it(livy, package, monkeypatch, waits):
-    """The statement interrupts this thread before its number is known: while it waits for the number, or before."""
-    channel, submit = opened(livy, package), ThreadPoolExecutor.submit
+    """The statement interrupts this thread before its number is known: while it waits for the number, or begins to."""
+    channel, start = opened(livy, package), threading.Thread.start
     if not waits:
-        monkeypatch.setattr(ThreadPoolExecutor, "submit", lambda *of: futures.wait([submit(*of)]))
+        monkeypatch.setattr(threading.Thread, "start", lambda thread: (start(thread), thread.join()))
     with pytest.raises(KeyboardInterrupt):
         channel.statement("__import__('_thread').interrupt_main()", math.inf)
     method, path, _, _ = livy.seen[-1]
