@@ -191,14 +191,18 @@ def _post(http: LivyHttp, body: Mapping[str, Any], name: str, seconds: float) ->
     except Throttled:  # nothing was created
         raise
     except (Unavailable, ValueError) as error:
-        return _lost(http, name, error)
+        return found_by_name(http, name, error)
 
 
-def _lost(http: LivyHttp, name: str, error: Exception) -> Description:
-    """The session whose creation got no answer, found by its name once it is listed. Livy 0.5 has no names."""
+def found_by_name(http: LivyHttp, name: str, error: Exception, kind: str = "sessions") -> Description:
+    """The session or batch whose creation got no answer, found once it is listed. Livy 0.5 has no names.
+
+    Raises:
+        ConnectionError: it is not listed within `APPEAR_SECONDS`.
+    """
     deadline, pause = time.monotonic() + APPEAR_SECONDS, POLL_SECONDS
     while True:
-        for session in with_retries(lambda: _listed(http), 30.0):
+        for session in with_retries(lambda: _listed(http, kind), 30.0):
             if session.name == name:
                 return session
         if time.monotonic() + pause > deadline:
@@ -207,9 +211,9 @@ def _lost(http: LivyHttp, name: str, error: Exception) -> Description:
         pause *= 2
 
 
-def _listed(http: LivyHttp) -> list[Description]:
-    """The sessions of the service. `$top` is Fabric's word for `size`."""
-    return livy_description.read_list(http.get("/sessions?size=1000&$top=1000"))
+def _listed(http: LivyHttp, kind: str = "sessions") -> list[Description]:
+    """The sessions, or batches, of the service. `$top` is Fabric's word for `size`."""
+    return livy_description.read_list(http.get(f"/{kind}?size=1000&$top=1000"))
 
 
 def wait_until_idle(

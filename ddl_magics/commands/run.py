@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import shlex
+import signal
+import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,14 +32,18 @@ if TYPE_CHECKING:
 
 KEYS = {
     "file": "that was run",
-    "state": "FINISHED, STOPPED or FAILED; with --detach RUNNING, unless it has ended",
+    "state": "FINISHED, STOPPED or FAILED; with --detach, or Ctrl-C of --batch, RUNNING, unless it has ended",
     "error": "why it has not come to its end, in one line, or null",
     "runs": f"that it has started, the oldest first; of each {', '.join(values.RUN)}",
     "searches": f"that it has started; of each {', '.join(values.SEARCH)}",
     "output": "the executed notebook of --output, or null",
     "process": "with --detach: the number of the process that follows the runs, else null",
     "log": "with --detach: the file with what it prints, else null",
+    "batch": "with --batch: its URL at the Livy, else null",
+    "out": "with --batch: the folder with the model, else null",
 }
+#: The exit status of a command that Ctrl-C has ended.
+_INTERRUPTED = 128 + signal.SIGINT
 
 
 def read_cluster(text: str) -> str:
@@ -60,6 +67,7 @@ def run(
     kernel_name: str | None,
     output: str | None,
     detach: bool,
+    batch: bool,
 ) -> Answer:
     """Execute the file in a kernel of its own.
 
@@ -72,12 +80,16 @@ def run(
         kernel_name: of the Jupyter kernel; None for that of the notebook.
         output: where the executed notebook is written.
         detach: return when the first run has started.
+        batch: train the file's only cell as a batch of the Livy, without a kernel.
 
     Raises:
-        UsageError: the file cannot be read, or the kernel does not start.
+        UsageError: the file cannot be read, or neither the kernel nor the batch starts.
         NotInstalled: nbclient or ipykernel is missing.
     """
     _require("nbclient", "nbformat", "ipykernel")
+    if batch:
+        assert cluster is not None, "the table says that --batch needs --cluster"
+        return _in_batch(Path(file).expanduser(), options, cluster, token_from, detach)
     path, executed = Path(file).expanduser(), None if output is None else Path(output).expanduser()
     notebook = source.read(path, options)
     if executed is not None and not executed.parent.is_dir():
@@ -88,6 +100,40 @@ def run(
         return _detached(path, words)
     _begin(notebook, path, cluster, session, token_from)
     return _ran(path, notebook, kernel_name or _kernel_of(notebook), executed)
+
+
+def _in_batch(path: Path, options: Sequence[str], cluster: str, token_from: str | None, detach: bool) -> Answer:
+    from ddl_magics.clusters import livy_batch, livy_config, livy_session
+    from ddl_magics.clusters.livy_http import LivyHttp
+    from ddl_magics.unattended.batch import spec_of
+    from ddl_magics.unattended.execution import STATUSES
+
+    if cluster in CLUSTERS and cluster != "livy":
+        raise UsageError(f"--batch runs on a Livy: --cluster URL, or livy for that of sparkmagic, not {cluster}.")
+    if token_from is not None and cluster in CLUSTERS:
+        raise UsageError("--token-from needs the URL that the token is for: --cluster URL.")
+    spec = spec_of(path, options)
+    report = partial(print, file=sys.stderr, flush=True)
+    value = {**_value(path, [], []), "out": spec.out}
+    try:
+        http = LivyHttp(livy_config.connection(None if cluster in CLUSTERS else cluster, token_from))
+        seconds = max(livy_session.START_SECONDS, livy_config.startup_seconds())
+        batch = livy_batch.submit(http, spec, livy_config.session_properties(), seconds, report)
+        value["batch"] = batch.url
+        goes_on = f"{spec.name} is trained by batch {batch.id} at {http.host}: {batch.instructions}"
+        if detach:
+            return Answer(goes_on, {**value, "state": ev.RUNNING})
+        report(goes_on)
+        outcome = livy_batch.follow(batch, partial(print, flush=True))
+    except livy_session.NoSession as error:
+        raise UsageError(str(error)) from None
+    except KeyboardInterrupt:
+        if value["batch"] is None:
+            return Answer("no batch was created", {**value, "state": ev.STOPPED}, _INTERRUPTED)
+        return Answer(goes_on, {**value, "state": ev.RUNNING}, _INTERRUPTED)
+    error_line = [f"{path} has failed: {outcome.error}"] if outcome.error else []
+    text = "\n".join([f"{spec.name}  {outcome.state}  {spec.out}", *error_line])
+    return Answer(text, {**value, "state": outcome.state, "error": outcome.error or None}, STATUSES[outcome.state])
 
 
 def _require(*modules: str) -> None:

@@ -168,6 +168,17 @@ COMMANDS: tuple[Command, ...] = (
                 "Return when the first run has started; a process in the background follows it.",
                 sets=("detach", True),
             ),
+            Option(
+                "--batch",
+                "Train the file's only cell as a batch of the Livy of --cluster, which needs no kernel and, with "
+                "--detach, nothing on this machine. The cell's line names the folder of the model: --out URI.",
+                sets=("batch", True),
+                needs="--cluster",
+                conflicts={
+                    flag: f"a batch has no {what}: leave one of them out."
+                    for flag, what in (("--session", "session"), ("--kernel-name", "kernel"), ("--output", "notebook"))
+                },
+            ),
         ),
         keys=run.KEYS,
         terminal_only=True,

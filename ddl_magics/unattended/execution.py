@@ -33,6 +33,8 @@ from ddl_magics.wording import visible_print
 POLL_SECONDS = 1.0
 #: Exit statuses. One that a signal has ended has 128 and the number of the signal.
 FAILED, STOPPED = 1, 3
+#: State of a run, or of all -> exit status.
+STATUSES = {ev.FINISHED: 0, ev.STOPPED: STOPPED, ev.FAILED: FAILED}
 
 _STANDARD_ERROR = 2
 
@@ -67,7 +69,7 @@ class Outcome:
         """The exit status."""
         if self.signal is not None:
             return 128 + self.signal
-        return {ev.FINISHED: 0, ev.STOPPED: STOPPED, ev.FAILED: FAILED}[self.state]
+        return STATUSES[self.state]
 
 
 def started_by(process: Mapping[str, Any]) -> tuple[list[RunRecord], list[SearchRecord]]:

@@ -54,6 +54,8 @@ class FakeLivy(StandIn):
         self.names = {}
         self.created = []  # the bodies of the requests for a session
         self.statements, self.jobs = [], {}
+        self.batches = []  # the bodies of the requests for a batch
+        self.batch = [("success", [])]  # states of batch 3 and its log, one after the other; the last one stays
         self.faults = {}
         super().__init__(_Handler)
 
@@ -64,6 +66,8 @@ class FakeLivy(StandIn):
             return 200, {"version": "0.0"}
         if parts == ["sessions"]:
             return self._sessions(method, body)
+        if parts[0] == "batches":
+            return self._batches(method, parts[1:], body)
         if self.state == "gone" or parts[1] != "7":
             return 404, {"msg": f"Session '{parts[1]}' not found."}
         rest = parts[2:]
@@ -100,6 +104,21 @@ class FakeLivy(StandIn):
             return 201, {"id": 7, "state": "starting", "kind": body.get("kind"), **self.about}
         listed = [] if self.state == "gone" else [{"id": 7, "state": self.state, "kind": "pyspark", **self.about}]
         return 200, {"from": 0, "total": len(listed), "sessions": listed}
+
+    def _batches(self, method, rest, body):
+        if method == "POST":
+            self.batches.append(body)
+            return 201, {"id": 3, "state": "starting", "name": body["name"], "log": []}
+        if not rest:
+            return 200, {"sessions": [{"id": 3, "state": "running", "name": body["name"]} for body in self.batches]}
+        if rest != ["3"] and rest != ["3", "log"]:
+            return 404, {"msg": f"Session '{rest[0]}' not found."}
+        state, log = self.batch[0]
+        if rest == ["3"]:
+            return 200, {"id": 3, "state": state}
+        if len(self.batch) > 1:  # its state has been asked for before
+            del self.batch[0]
+        return 200, {"id": 3, "log": log}
 
     def _deaf(self, method, rest):
         if self.deaf == "fails":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, Callable
 
-from . import api
+from . import api, batch
 
 
 def launch(spec: str, namespace: dict[str, Any]) -> str:
@@ -55,6 +55,7 @@ CALLS: dict[str, Callable[..., str]] = dict(
     evaluate=api.evaluate,
     place=api.place,
     write_tfrecord=api.write_tfrecord,
+    write_batch=batch.write,
 )
 
 

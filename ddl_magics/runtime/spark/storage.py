@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 from typing import Any, Callable, Iterator, TypeVar
 
@@ -17,12 +18,19 @@ from .pyspark_types import SparkContext
 #: How long a storage may take to answer before the training begins.
 PROBE_SECONDS = 30.0
 SHOWN_FILES = 3
+#: The folder with a batch's program.
+_PROGRAM = re.compile(r"\..+\.batch")
 
 _Answer = TypeVar("_Answer")
 
 
 class StorageError(Exception):
     """The folder cannot be used: one line, which names the option that asked for it."""
+
+
+def program_name(run: str) -> str:
+    """The folder with the program of a batch, below the run's --out, which counts as empty with it."""
+    return ".%s.batch" % run
 
 
 class Folder:
@@ -62,7 +70,7 @@ class Folder:
         return "file://" + uri[5:] if uri.startswith("file:/") and not uri.startswith("file://") else uri
 
     def probe(self) -> None:
-        """Create the folder, and write and delete a file in it. Refuses a folder that holds files."""
+        """Create the folder, and write and delete a file in it. Refuses a folder that holds files, but for programs."""
         with self._explained():
             if self._fs.exists(self._path):
                 self._check_empty()
@@ -78,7 +86,7 @@ class Folder:
     def _check_empty(self) -> None:
         if not self._fs.getFileStatus(self._path).isDirectory():
             raise StorageError("%s: there is a file of that name: name a folder" % self._subject)
-        files = self._names()
+        files = [name for name in self._names() if not _PROGRAM.fullmatch(name)]
         if files:
             examples = ", ".join(files[:SHOWN_FILES]) + (", ..." if len(files) > SHOWN_FILES else "")
             raise StorageError(

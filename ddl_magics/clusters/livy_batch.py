@@ -1,0 +1,206 @@
+"""A run as a batch of Livy: a Spark application of its own, which needs no kernel and no session once it is there.
+
+Livy takes the file of a batch from the cluster's storage alone. A short session writes it there (runtime's
+driver/batch.py), below the run's --out, and is deleted before the batch begins.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from ddl_magics.clusters import livy_description, livy_session, shipping, yarn_application
+from ddl_magics.clusters.livy_channel import Channel
+from ddl_magics.clusters.livy_description import DEAD, SessionId
+from ddl_magics.clusters.livy_http import Gone, LivyHttp, Throttled, Unavailable, with_retries
+from ddl_magics.clusters.livy_session import NoSession
+from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.run_spec import RunSpec
+from ddl_magics.wording import visible_print
+
+#: How long the session may take to write the program, and how long a request is repeated while Livy does not answer.
+WRITE_SECONDS, RETRY_SECONDS = 180.0, 300.0
+#: How often the batch is looked at, and how long after its end the last lines of its log may take.
+POLL_SECONDS, LAST_LINES_SECONDS = 2.0, 3.0
+#: How many lines of the log are asked for: Livy keeps 200 unless it is set otherwise.
+LOG_LINES = 2000
+#: How many of them are shown of a batch that is dead.
+SHOWN_LINES = 10
+
+_KIND = "batches"
+#: What a batch takes of the properties of a session (`session_configs`).
+_PROPERTIES = (
+    *("proxyUser", "jars", "pyFiles", "files", "archives", "queue"),
+    *("driverMemory", "driverCores", "executorMemory", "executorCores", "numExecutors"),
+)
+#: A second attempt of the application would find the first one's files.
+_CONF = {"spark.yarn.maxAppAttempts": "1"}
+_LINE, _END_LINE = re.compile(r"<ddl_magics (\d+)> (.*)"), re.compile(r"<ddl_magics end> (\{.*\})")
+_SHOWN_CHARACTERS = 300
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch that was created. `id` is Livy's."""
+
+    http: LivyHttp
+    id: SessionId
+
+    @property
+    def path(self) -> str:
+        return f"/{_KIND}/{quote(str(self.id), safe='')}"
+
+    @property
+    def url(self) -> str:
+        return self.http.url + self.path
+
+    @property
+    def instructions(self) -> str:
+        """How to see it and how to end it, in words."""
+        return f"GET {self.url}/log shows its log, and DELETE {self.url} ends it"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a batch: FINISHED, STOPPED or FAILED, and of the last why, in one line."""
+
+    state: str
+    error: str = ""
+
+
+def submit(
+    http: LivyHttp,
+    spec: RunSpec,
+    properties: Mapping[str, Any],
+    seconds: float = livy_session.START_SECONDS,
+    report: Callable[[str], None] = print,
+) -> Batch:
+    """Write the program of a run below its --out, and create the batch.
+
+    Args:
+        http: requests to the Livy.
+        spec: of the run, with its id, name, seed and --out.
+        properties: of new sessions, as sparkmagic is configured.
+        seconds: how long the session that writes may take to start.
+        report: called with a line of progress.
+
+    Raises:
+        NoSession: there is no batch; the message is one line.
+    """
+    program = _written(http, spec, properties, seconds, report)
+    conf = {**_CONF, **dict(properties.get("conf") or {}), **spec.conf}
+    name = f"{livy_session.NAME_PREFIX}{spec.name}_{spec.run}"
+    body = {key: properties[key] for key in _PROPERTIES if key in properties}
+    body.update(file=program["file"], args=program["args"], conf=conf, name=name)
+    body["pyFiles"] = [*(properties.get("pyFiles") or ()), *program["py_files"]]
+    try:
+        return Batch(http, _posted(http, body, name, seconds))
+    except (ConnectionError, ProcessLookupError, ValueError) as error:
+        raise NoSession(f"no batch could be created: {str(error).rstrip('.')}.") from None
+
+
+def _posted(http: LivyHttp, body: Mapping[str, Any], name: str, seconds: float) -> SessionId:
+    try:
+        return livy_description.read(http.post(f"/{_KIND}", body, patience=seconds)).id
+    except Throttled:  # nothing was created
+        raise
+    except (Unavailable, ValueError) as error:
+        return livy_session.found_by_name(http, name, error, _KIND).id
+
+
+def _written(
+    http: LivyHttp, spec: RunSpec, properties: Mapping[str, Any], seconds: float, report: Callable[[str], None]
+) -> dict[str, Any]:
+    """The batch's files and arguments, when they are in the storage and the session that wrote them is deleted."""
+    record = {**spec.to_record(), "folder": None, "conf": {}}  # settings, which may be secrets, go with the request
+    session = livy_session.create(http, properties, seconds=seconds, report=report)
+    try:
+        channel = Channel(http, session.id, shipping.pack(), session.statement_kind)
+        channel.open(WRITE_SECONDS)
+        reply = channel.call("write_batch", json.dumps({"spec": record}), seconds=WRITE_SECONDS)
+    except (ConnectionError, TimeoutError, ProcessLookupError) as error:
+        raise NoSession(f"Livy session {session.id} has not written the batch's files: {error}") from None
+    finally:
+        session.terminate()
+    if not reply["ok"]:
+        raise NoSession(f"{reply['error']['message'].rstrip('.')}.")
+    return reply
+
+
+def follow(batch: Batch, report: Callable[[str], None] = print) -> Outcome:
+    """Report what the run prints, until the batch has ended.
+
+    Raises:
+        NoSession: Livy has not answered for `RETRY_SECONDS`, or has the batch no more.
+    """
+    last_number = 0
+    while True:
+        state, log = _state_and_log(batch)
+        for number, text in _lines(log):
+            if number > last_number:
+                last_number = number
+                report(visible_print(text))
+        if state in DEAD:
+            return _outcome(batch, state, last_number, report)
+        time.sleep(POLL_SECONDS)
+
+
+def _state_and_log(batch: Batch) -> tuple[str, Sequence[str]]:
+    """The state of the batch, and what Livy has of its log."""
+    try:
+        state = with_retries(lambda: livy_description.read(batch.http.get(batch.path)), RETRY_SECONDS).state
+        return state, with_retries(lambda: _log(batch), RETRY_SECONDS)
+    except Gone:
+        raise NoSession(f"batch {batch.id} at {batch.http.host} was deleted, and its run ended with it.") from None
+    except (ConnectionError, ProcessLookupError, ValueError) as error:
+        problem = str(error).rstrip(".")
+        raise NoSession(f"{problem}. Batch {batch.id} may go on there: {batch.instructions}.") from None
+
+
+def _log(batch: Batch) -> list[str]:
+    answer = batch.http.get(f"{batch.path}/log?from=0&size={LOG_LINES}")
+    lines = answer.get("log") if isinstance(answer, Mapping) else None
+    return [line for text in lines for line in str(text).splitlines()] if isinstance(lines, list) else []
+
+
+def _lines(log: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Number and text of the lines that the driver of the run has printed."""
+    return ((int(line[1]), line[2]) for text in log if (line := _LINE.match(text)))
+
+
+def _outcome(batch: Batch, state: str, last_number: int, report: Callable[[str], None]) -> Outcome:
+    """How the batch has ended, by its driver's own words where the log has them: on YARN, the cluster's logs do."""
+    deadline = time.monotonic() + LAST_LINES_SECONDS
+    while True:
+        log = _state_and_log(batch)[1]
+        records = [line[1] for text in log if (line := _END_LINE.match(text))]
+        if records or time.monotonic() > deadline:
+            break
+        time.sleep(LAST_LINES_SECONDS / 10)
+    for number, text in _lines(log):
+        if number > last_number:
+            report(visible_print(text))
+    if records:
+        record = json.loads(records[-1])
+        if record["state"] in (ev.FINISHED, ev.STOPPED):
+            return Outcome(record["state"])
+        return Outcome(ev.FAILED, str(record["message"]))
+    if state == "success":
+        return Outcome(ev.FINISHED)
+    if state == "killed":
+        return Outcome(ev.STOPPED)
+    lines = [line.strip() for line in log if line.strip() not in ("", "stdout:", "stderr:")]
+    for text in lines[-SHOWN_LINES:]:
+        report(visible_print(text))
+    return Outcome(ev.FAILED, f"batch {batch.id} is {state}: {_cause(lines)}")
+
+
+def _cause(lines: Sequence[str]) -> str:
+    words = yarn_application.reason(lines)
+    errors = [line for line in lines if "Exception" in line or "Error" in line or "ERROR" in line]
+    return (words or (errors or lines or ["its log in Livy is empty"])[-1])[:_SHOWN_CHARACTERS]
