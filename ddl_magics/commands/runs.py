@@ -28,7 +28,7 @@ def list_runs(kernel: Kernel, query: tuple[str, ...]) -> Answer:
     try:
         return _listed(parse_words(query))
     except QueryError as error:
-        raise UsageError(f"{error}.") from None
+        raise UsageError(str(error) if str(error).endswith("?") else f"{error}.") from None
 
 
 def _listed(query: Query) -> Answer:

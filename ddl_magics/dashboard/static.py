@@ -25,6 +25,8 @@ from .text import duration
 
 #: MIME type for a renderer of runs: the id, the name and the state.
 RUN_TYPE = "application/vnd.ddl-magics.run+json"
+#: MIME type for a renderer of searches: the id and the state.
+SEARCH_TYPE = "application/vnd.ddl-magics.search+json"
 
 #: Bound of the size that a run adds to the saved notebook.
 MAX_BYTES = 300_000
@@ -85,6 +87,11 @@ def text_block(run_id: str, text: str) -> dict[str, Any]:
     """The MIME bundle of a text, which is hidden while the live view with this id is drawn in the same output."""
     html = f'<div class="ddl-static" data-run="{escape(run_id)}">{PRE}{escape(text)}</pre></div>'
     return {"text/html": html, "text/plain": text}
+
+
+def search_block(search: str, state: str, text: str) -> dict[str, Any]:
+    """The MIME bundle of a search: `SEARCH_TYPE` and its text."""
+    return {SEARCH_TYPE: {"id": search, "state": state}, **text_block(search, text)}
 
 
 def report_html(run: Mapping[str, Any], history: History) -> str:

@@ -139,12 +139,12 @@ class Cards:
 def _show_search(search: Search, waiting: bool) -> None:
     from IPython.display import display
 
-    from ddl_magics.dashboard.static import as_it_was, text_block
+    from ddl_magics.dashboard.static import as_it_was, search_block
     from ddl_magics.search.live import LiveSearch
 
     def bundle(view: SearchView) -> dict[str, Any]:
         further = [] if view.state in ev.TERMINAL else ["", " ".join(as_it_was(view.name))]
-        return text_block(view.id, "\n".join([summary(view), *further]))
+        return search_block(view.id, view.state, "\n".join([summary(view), *further]))
 
     _display_widget(LiveSearch(search, waiting).widget)
     block = display(bundle(search.view), raw=True, display_id=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ddl_magics.runtime import events as ev
 from ddl_magics.search.messages import Packer
+from ddl_magics.search.text import summary
 from ddl_magics.search.view import SearchView
 from ddl_magics.store import SearchFolder
 
@@ -54,9 +55,8 @@ class StoredView:
         trials = list(self._trials.values())
         # On a full disk the panel shows the search as it was.
         with contextlib.suppress(OSError):
-            self._folder.write_view(
-                {"writer": self._writer, "n": number, "info": self._info, "state": self._state, "trials": trials}
-            )
+            written = {"writer": self._writer, "n": number, "info": self._info, "state": self._state, "trials": trials}
+            self._folder.write_view({**written, "text": summary(view)})
             self._folder.update({"progress": _progress(view)})
             self._changed = False
         written = time.monotonic()

@@ -18,7 +18,7 @@ from ddl_magics.dashboard.schema import (
     reference,
 )
 from ddl_magics.dashboard.state_words import STATE_WORDS
-from ddl_magics.dashboard.static import RUN_TYPE, STRATEGY_TITLES
+from ddl_magics.dashboard.static import RUN_TYPE, SEARCH_TYPE, STRATEGY_TITLES
 from ddl_magics.dashboard.workers import COLUMNS
 from ddl_magics.runtime import events as ev
 from ddl_magics.server.download import CONTENT_TYPES
@@ -55,6 +55,7 @@ def constants() -> dict[str, Any]:
         "STATE_WORDS": STATE_WORDS,
         "STRATEGY_TITLES": STRATEGY_TITLES,
         "RUN_TYPE": RUN_TYPE,
+        "SEARCH_TYPE": SEARCH_TYPE,
         "EXPORT_FORMATS": list(CONTENT_TYPES),
         "MAX_NOTE_CHARACTERS": MAX_NOTE_CHARACTERS,
         "MAX_PAGE_SIZE": MAX_PAGE_SIZE,

@@ -214,6 +214,15 @@ class SearchViewHandler(BaseHandler):
             return True
 
 
+class SearchBlockHandler(BaseHandler):
+    """Reads what a saved notebook keeps of a search."""
+
+    async def get(self, search: str) -> None:
+        record = await self.search(search)
+        with answered(409, LookupError):
+            await self.reply(await asyncio.to_thread(self.service.searches.block, record))
+
+
 class SearchStopHandler(BaseHandler):
     """Ends a search: no further trial is started, and those that run end after their current step."""
 
@@ -308,6 +317,7 @@ ROUTES: tuple[tuple[str, type[BaseHandler]], ...] = (
     (r"runs/([^/]+)/files/([^/]+)", FileHandler),
     (r"searches/([^/]+)", SearchHandler),
     (r"searches/([^/]+)/view", SearchViewHandler),
+    (r"searches/([^/]+)/block", SearchBlockHandler),
     (r"searches/([^/]+)/stop", SearchStopHandler),
     (r"servers", ServersHandler),
     (r"servers/([^/]+)/stop", ServerStopHandler),

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from ddl_magics.dashboard.static import search_block
 from ddl_magics.runtime import events as ev
 from ddl_magics.store import SearchFolder, SearchRecord
 from ddl_magics.store.files import stamp
@@ -55,6 +56,22 @@ class SearchViews:
             **({"info": view["info"]} if page_number < 0 else {}),
         }
         return {"version": newest, "message": message, "live": not record.over}
+
+    def block(self, record: SearchRecord) -> dict[str, Any]:
+        """`Block` of `openapi.yaml`: the text that the kernel has stored with the view.
+
+        Raises:
+            LookupError: none is stored, or it is damaged.
+        """
+        view = self._view(record)
+        text = None if view is None else view.get("text")
+        if view is None or not isinstance(text, str):
+            raise LookupError(f"the text of {record.name} is not stored yet, or cannot be read")
+        state = _state(view["state"], record)
+        if state != view["state"]:  # the kernel could not store the end
+            before, now = f"{record.name} {view['state'].get('state')}", f"{record.name} {record.state}"
+            text = "\n\n".join(filter(None, (text.replace(before, now, 1), state["message"])))
+        return {"data": search_block(record.id, record.state, text), "behind": 0}
 
     def _view(self, record: SearchRecord) -> dict[str, Any] | None:
         folder = SearchFolder(record.folder)

@@ -52,8 +52,12 @@ def _slots(cluster: Cluster, spec: RunSpec) -> str:
     if isinstance(status, Ready):
         if spec.trials:
             return f"{workers}; it has {counted(status.slots, 'slot')}"
-        waits = "" if status.free >= spec.workers else "; the run would wait for its turn"
-        return f"{workers} on {status.free} free of {counted(status.slots, 'slot')}{waits}"
+        then = "; the run would wait for its turn"
+        if status.free >= spec.workers:
+            then = ""
+        elif status.slots < spec.workers and cluster.grows(spec):
+            then = "; Spark would be started anew with more"
+        return f"{workers} on {status.free} free of {counted(status.slots, 'slot')}{then}"
     if isinstance(status, NotStarted | Unreachable):
         return f"{workers}; {status.message}"
     assert_never(status)

@@ -133,6 +133,11 @@ export class Api {
     return this.get<SearchUpdate>(pathOf(search, "view", "searches"), { ...query }, signal);
   }
 
+  /** What a saved notebook keeps of the search, as the MIME bundle of an output. */
+  async searchBlock(search: string, signal?: AbortSignal): Promise<Block> {
+    return required(await this.get<Block>(pathOf(search, "block", "searches"), {}, signal));
+  }
+
   async servers(signal?: AbortSignal): Promise<ServedModel[]> {
     return required(await this.get<ServerList>("servers", {}, signal)).servers;
   }

@@ -629,6 +629,7 @@ export const LOADING_STATES = ["starting","loading TensorFlow"] as const;
 export const STATE_WORDS = {"PREFLIGHT":"STARTING","SUBMITTED":"STARTING","WAITING":"STARTING"} as const;
 export const STRATEGY_TITLES = {"allreduce":"all-reduce","ps":"parameter server","single":"one process","average":"weights averaged","ensemble":"ensemble","monitor":"monitor","tf-allreduce":"TensorFlow's all-reduce","tf-ps":"TensorFlow's parameter servers"} as const;
 export const RUN_TYPE = "application/vnd.ddl-magics.run+json";
+export const SEARCH_TYPE = "application/vnd.ddl-magics.search+json";
 export const EXPORT_FORMATS = ["csv","json","html"] as const;
 export const MAX_NOTE_CHARACTERS = 4000;
 export const MAX_PAGE_SIZE = 200;

@@ -72,7 +72,8 @@ def test_what_set_may_say():
     space.check_values(CELL, everything)
     space.check_values("x = ddl.suggest_int(name, 1, 2)", {"anything": "1"})  # only the rank can tell
     assert refusal(space.check_values, CELL, {"act": "relu"}).startswith("line 3: units has no value: write --set")
-    assert refusal(space.check_values, "model.fit(x)", {"lr": "1"}) == "--set lr: the cell has no parameter lr."
+    unknown = refusal(space.check_values, "model.fit(x)", {"lr": "1"})
+    assert unknown == "--set lr: the cell has no parameter lr. Write lr = ddl.suggest_float('lr', LOW, HIGH) in it."
 
 
 def test_the_grid():

@@ -10,6 +10,7 @@ from support.stored import finished, kill_owner
 
 from ddl_magics import store
 from ddl_magics.dashboard.schema import DEFINITIONS, SEARCH_DEFINITIONS, reference
+from ddl_magics.dashboard.static import SEARCH_TYPE
 from ddl_magics.runtime import events as ev
 from ddl_magics.server import search_views
 from ddl_magics.server.search_views import SearchViews
@@ -37,6 +38,24 @@ async def test_a_search_is_listed_with_its_progress_and_its_runs_name_it(ask):
     _, second, _ = await ask("runs", limit=2, cursor=(await ask("runs", limit=2))[1]["next"])
     assert second["searches"] == []
     assert (await ask("runs", q="tuned"))[1]["searches"] and not (await ask("runs", q="other"))[1]["searches"]
+
+
+async def test_the_block_of_a_notebook_says_how_the_search_is_and_that_its_kernel_is_gone(ask):
+    search = StoredSearch(7, training=1)
+
+    async def block():
+        status, answer, _ = await ask(f"searches/{search.id}/block")
+        return status, answer.get("data")
+
+    _, data = await block()
+    assert data[SEARCH_TYPE] == {"id": search.id, "state": ev.RUNNING}
+    assert data["text/plain"].startswith("tuned RUNNING  7 of 40 trials") and "tuned RUNNING" in data["text/html"]
+    kill_owner(search.folder)
+    _, data = await block()
+    assert data[SEARCH_TYPE]["state"] == ev.LOST and data["text/plain"].startswith("tuned LOST  7 of 40 trials")
+    assert data["text/plain"].endswith("\n\nits kernel is gone: %ddl attach tuned continues it")
+    search.folder.view_path.write_text("{}")
+    assert (await block())[0] == 409
 
 
 async def test_the_row_of_a_trial_says_what_its_search_does(ask):

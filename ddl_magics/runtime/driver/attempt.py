@@ -65,7 +65,7 @@ class Attempt:
         self._context, self._max_starts, self._message, self._config = context, max_starts, message, config
         self._journal, self._workers = context.journal, config.workers
         self._numbers = dict.fromkeys(range(self._workers), number)  # by rank: higher for one that was restarted alone
-        self._record = AttemptRecord(self._workers)
+        self._record = AttemptRecord(self._workers, trained=number > 1)
         self._changed = threading.Condition()
         self._channels: dict[int, wire.Channel] = {}
         self._addresses: dict[int, wire.Address | None] = {}  # rank -> its address
@@ -289,6 +289,8 @@ class Attempt:
             return self._context.sketches.add(event)
         if isinstance(event, events.Reading):
             return self._context.rows.note_reading(event)
+        if isinstance(event, (events.Steps, events.Epoch, events.FitEnd)):
+            self._record.trained = True
         if isinstance(event, events.Worker):
             self._hosts[rank], self._executors[rank] = event.host, event.executor
         if isinstance(event, events.Environment):
@@ -354,6 +356,7 @@ class Attempt:
             _send(channel, messages.PEERS, peers)
 
     def on_artifact(self, file: IncomingFile) -> None:
+        self._record.trained = True
         if file.problem is None:
             return self._context.files.keep(file)
         text = "%s could not be stored on the driver's disk, in %s: %s; make room there"

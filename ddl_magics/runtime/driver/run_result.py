@@ -74,7 +74,8 @@ class AttemptRecord:
 
     Times are seconds of the monotonic clock; None means "not yet". ends: by rank. lost: rank -> host, of ranks whose
     connection closed before they reported an end. stop_reason: words that follow "stopped". absent: ranks that were
-    being started again when the stop was asked for. file_lost: why an artifact is not on the driver's disk.
+    being started again when the stop was asked for. file_lost: why an artifact is not on the driver's disk. trained:
+    there is something of a training, from this attempt or one before.
     """
 
     workers: int
@@ -90,6 +91,7 @@ class AttemptRecord:
     start_message: str = ""
     server_death: str | None = None
     file_lost: str | None = None
+    trained: bool = False
 
     def forget(self, rank: int) -> None:
         """The rank is started again."""
@@ -158,7 +160,10 @@ def _sorted_out(record: AttemptRecord) -> tuple[bool, list[tuple[Failure, float]
 def _judge_stop(record: AttemptRecord, asked_at: float, now: float) -> RunResult | None:
     all_ended = len(record.ends.keys() | record.absent) == record.workers
     if all_ended or record.spark_ended_at is not None:
-        saved = "what worker 0 had is lost" if 0 in record.lost else "the model and its history are kept"
+        if 0 in record.lost:
+            saved = "what worker 0 had is lost"
+        else:
+            saved = "the model and its history are kept" if record.trained else "it had trained nothing so far"
         return RunResult(STOPPED, "stopped%s; %s" % (record.stop_reason, saved), must_cancel=bool(record.absent))
     if now <= record.stop_deadline:
         return None

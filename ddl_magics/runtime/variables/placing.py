@@ -16,7 +16,7 @@ import zipfile
 from dataclasses import dataclass, field
 from typing import Any, Callable, Collection, Dict, Iterator, Mapping, MutableMapping, Sequence, cast
 
-from .. import random_streams
+from .. import native_chatter, random_streams
 from ..keras_types import Model
 from . import cell_names, compiled_metrics, generators, index, keras_attributes, keras_state, parts, refilling, trained
 from .decoding import Attributes, Damaged, Decoder, KerasState, Missing, loaded_array
@@ -301,8 +301,10 @@ class _Placing:
 
     def _execute(self, definition: Definition) -> None:
         name, replaced = definition.name, self._namespace.get(definition.name)
+        quiet = native_chatter.left_out() if definition.loads_framework() else contextlib.nullcontext()
         try:
-            value = definition.execute(cast(Dict[str, Any], self._namespace))
+            with quiet:
+                value = definition.execute(cast(Dict[str, Any], self._namespace))
         except Exception as error:  # of the cell's code
             verb = "imported" if definition.is_import else "defined"
             reason = (str(error).splitlines() or [""])[0][:MAX_REASON_CHARACTERS]

@@ -1,6 +1,6 @@
 /**
- * The block of a run below its live view in a notebook. Where the kernel shows no live view, or one that is out of date
- * because the kernel has ended, the block draws the run from the store. Independent of JupyterLab.
+ * The block of a run or a search below its live view in a notebook. Where the kernel shows no live view, or one that is
+ * out of date because the kernel has ended, the block draws it from the store. Independent of JupyterLab.
  */
 
 import { type Api, ApiError } from "../api";
@@ -25,11 +25,11 @@ const VIEW_MS = 2000;
 /** MIME type -> content. */
 export type Bundle = NonNullable<Block["data"]>;
 
-export interface StoredRunOptions {
-  api: Pick<Api, "view" | "block">;
+export interface StoredOptions {
   feed: Pick<PanelFeed, "list" | "changed" | "watch" | "refresh">;
-  run: string;
-  /** What the notebook has saved of the run: it is shown of a run that the store does not have. */
+  /** Of the run or the search. */
+  id: string;
+  /** What the notebook has saved of it: it is shown where the store does not have it. */
   saved: HTMLElement;
   /** The state in it. */
   savedState(): string;
@@ -39,13 +39,18 @@ export interface StoredRunOptions {
   onStop(): void;
 }
 
-export class StoredRun {
+/** What draws the run or the search into a host, from what its follower has read. */
+interface Drawing {
+  draw(): void;
+  dispose(): void;
+}
+
+export abstract class Stored<Options extends StoredOptions = StoredOptions> {
   readonly element: HTMLElement;
-  private readonly follower: Follower;
   private readonly aborter = new AbortController();
   private readonly update = () => this.listChanged();
   private readonly drawn = h("div");
-  private view: RunView | null = null;
+  private view: Drawing | null = null;
   private following = false;
   private saving = false;
   /** When the list first said that the run has ended, in milliseconds; 0 if it has not. */
@@ -53,13 +58,21 @@ export class StoredRun {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private endWatching: (() => void) | null = null;
 
-  constructor(private readonly options: StoredRunOptions) {
-    const { api, feed, run, saved } = options;
-    this.follower = new Follower(api, run);
-    this.element = h("div", { class: "ddl-stored", "data-run": run }, saved);
+  constructor(protected readonly options: Options) {
+    const { feed, id, saved } = options;
+    this.element = h("div", { class: "ddl-stored", "data-run": id }, saved);
     feed.changed.connect(this.update);
     feed.refresh();
   }
+
+  protected abstract readonly follower: { readonly done: boolean };
+  /** What the list says of it; undefined if it does not have it, or cannot read it. */
+  protected abstract get row(): { live: boolean; state: string } | undefined;
+  /** Polls the follower once. wait: seconds that the server may wait for an update. */
+  protected abstract read(wait: number, signal: AbortSignal): Promise<unknown>;
+  protected abstract createView(host: HTMLElement): Drawing;
+  /** What a notebook keeps of it. */
+  protected abstract block(signal: AbortSignal): Promise<Block>;
 
   dispose(): void {
     this.aborter.abort();
@@ -71,9 +84,9 @@ export class StoredRun {
 
   /** Looks at what the list says of the run, and at the live view. To be called when the element is in the document. */
   listChanged(): void {
-    const { feed, run } = this.options;
-    const row = feed.list.rows.get(run);
-    if (!row || !isReadable(row) || this.aborter.signal.aborted) return;
+    const { feed } = this.options;
+    const { row } = this;
+    if (!row || this.aborter.signal.aborted) return;
     if (row.live) {
       this.endWatching ??= feed.watch();
       this.endSeen = 0;
@@ -99,11 +112,11 @@ export class StoredRun {
     return late || state === "LOST";
   }
 
-  /** The kernel's view of the run in the same output. */
+  /** The kernel's view of it in the same output. */
   private liveView(): HTMLElement | undefined {
     const area = this.element.closest(".jp-OutputArea");
     const views = [...(area?.querySelectorAll<HTMLElement>(".ddl-run") ?? [])];
-    return views.find((view) => view.dataset.run === this.options.run && !this.element.contains(view));
+    return views.find((view) => view.dataset.run === this.options.id && !this.element.contains(view));
   }
 
   private async follow(): Promise<void> {
@@ -115,25 +128,24 @@ export class StoredRun {
   }
 
   private async poll(signal: AbortSignal): Promise<boolean> {
-    await this.follower.poll(this.view ? WAIT_SECONDS : 0, signal);
-    const { model } = this.follower;
-    this.view ??= new RunView(this.drawn, { model, onStop: this.options.onStop });
+    await this.read(this.view ? WAIT_SECONDS : 0, signal);
+    this.view ??= this.createView(this.drawn);
     this.view.draw();
     this.show(this.drawn);
     setAttribute(this.element, "data-drawn", true);
     return this.follower.done;
   }
 
-  /** Puts the end of the run into the notebook, unless the kernel does. */
+  /** Puts the end into the notebook, unless the kernel does. */
   private async saveEnd(): Promise<void> {
-    const { api, run, savedState, save } = this.options;
+    const { savedState, save } = this.options;
     const { signal } = this.aborter;
     if (this.saving || TERMINAL.has(savedState())) return;
     this.saving = true;
     await sleep(KERNEL_MS, signal);
     try {
       while (!signal.aborted && !TERMINAL.has(savedState())) {
-        const { data } = await api.block(run, signal);
+        const { data } = await this.block(signal);
         if (data) return save(data);
       }
     } catch {
@@ -141,7 +153,7 @@ export class StoredRun {
     }
   }
 
-  /** The run is not there any more, or cannot be read: what was saved is. */
+  /** It is not there any more, or cannot be read: what was saved is. */
   private failed(error: unknown): boolean {
     const final = error instanceof ApiError && [404, 409].includes(error.status);
     if (final) this.show(this.options.saved);
@@ -150,5 +162,30 @@ export class StoredRun {
 
   private show(content: HTMLElement): void {
     setChildren(this.element, [content]);
+  }
+}
+
+export interface StoredRunOptions extends StoredOptions {
+  api: Pick<Api, "view" | "block">;
+}
+
+export class StoredRun extends Stored<StoredRunOptions> {
+  protected readonly follower = new Follower(this.options.api, this.options.id);
+
+  protected override get row() {
+    const row = this.options.feed.list.rows.get(this.options.id);
+    return row && isReadable(row) ? row : undefined;
+  }
+
+  protected override read(wait: number, signal: AbortSignal): Promise<unknown> {
+    return this.follower.poll(wait, signal);
+  }
+
+  protected override createView(host: HTMLElement): RunView {
+    return new RunView(host, { model: this.follower.model, onStop: this.options.onStop });
+  }
+
+  protected override block(signal: AbortSignal): Promise<Block> {
+    return this.options.api.block(this.options.id, signal);
   }
 }

@@ -39,7 +39,7 @@ function display(live?: string): void {
   const saved = h("p", { class: "saved" }, "PREFLIGHT r1");
   const savedState = () => inNotebook.at(-1) ?? "PREFLIGHT";
   const save = (bundle: Bundle) => inNotebook.push(String(bundle.state));
-  block = new StoredRun({ api, feed, run: "r1", saved, savedState, save, onStop: () => {} });
+  block = new StoredRun({ api, feed, id: "r1", saved, savedState, save, onStop: () => {} });
   area.append(block.element);
   document.body.append(area);
   block.listChanged();

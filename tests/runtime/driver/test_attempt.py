@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from py4j.protocol import Py4JNetworkError
 from support import jobs
+from support.fake_cluster import steps
 
 from ddl_magics.runtime import events
 from ddl_magics.runtime.driver import attempt as attempts
@@ -300,7 +301,9 @@ def test_a_stop_while_a_rank_is_restarted_waits_for_the_steps_of_the_others(star
     ranks.attempt.on_end(0, RankEnd("stopped"))
     result = judge(record, record.stop_asked_at + 1)
     assert (result.state, result.must_cancel) == ("STOPPED", True), "nobody waits for the rank that was away"
-    assert result.message == "stopped; the model and its history are kept"
+    assert result.message == "stopped; it had trained nothing so far"
+    ranks.attempt.on_event(0, steps(0, 0, loss=1.0))
+    assert judge(record, record.stop_asked_at + 1).message == "stopped; the model and its history are kept"
 
 
 def test_a_stop_that_comes_when_the_run_has_ended_says_nothing(start):
