@@ -55,8 +55,8 @@ class StoredView:
         trials = list(self._trials.values())
         # On a full disk the panel shows the search as it was.
         with contextlib.suppress(OSError):
-            written = {"writer": self._writer, "n": number, "info": self._info, "state": self._state, "trials": trials}
-            self._folder.write_view({**written, "text": summary(view)})
+            stored = {"writer": self._writer, "n": number, "info": self._info, "state": self._state, "trials": trials}
+            self._folder.write_view({**stored, "text": summary(view)})
             self._folder.update({"progress": _progress(view)})
             self._changed = False
         written = time.monotonic()
