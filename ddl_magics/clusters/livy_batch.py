@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 from ddl_magics.clusters import livy_description, livy_session, shipping, yarn_application
 from ddl_magics.clusters.livy_channel import Channel
@@ -53,7 +52,7 @@ class Batch:
 
     @property
     def path(self) -> str:
-        return f"/{_KIND}/{quote(str(self.id), safe='')}"
+        return livy_description.path_of(self.id, _KIND)
 
     @property
     def url(self) -> str:
@@ -141,10 +140,7 @@ def follow(batch: Batch, report: Callable[[str], None] = print) -> Outcome:
     last_number = 0
     while True:
         state, log = _state_and_log(batch)
-        for number, text in _lines(log):
-            if number > last_number:
-                last_number = number
-                report(visible_print(text))
+        last_number = _report_new(log, last_number, report)
         if state in DEAD:
             return _outcome(batch, state, last_number, report)
         time.sleep(POLL_SECONDS)
@@ -168,9 +164,14 @@ def _log(batch: Batch) -> list[str]:
     return [line for text in lines for line in str(text).splitlines()] if isinstance(lines, list) else []
 
 
-def _lines(log: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Number and text of the lines that the driver of the run has printed."""
-    return ((int(line[1]), line[2]) for text in log if (line := _LINE.match(text)))
+def _report_new(log: Sequence[str], last_number: int, report: Callable[[str], None]) -> int:
+    """Report the lines that the driver of the run has printed after number `last_number`. Returns the newest number."""
+    for text in log:
+        line = _LINE.match(text)
+        if line and int(line[1]) > last_number:
+            last_number = int(line[1])
+            report(visible_print(line[2]))
+    return last_number
 
 
 def _outcome(batch: Batch, state: str, last_number: int, report: Callable[[str], None]) -> Outcome:
@@ -182,9 +183,7 @@ def _outcome(batch: Batch, state: str, last_number: int, report: Callable[[str],
         if records or time.monotonic() > deadline:
             break
         time.sleep(LAST_LINES_SECONDS / 10)
-    for number, text in _lines(log):
-        if number > last_number:
-            report(visible_print(text))
+    _report_new(log, last_number, report)
     if records:
         record = json.loads(records[-1])
         if record["state"] in (ev.FINISHED, ev.STOPPED):

@@ -42,8 +42,9 @@ class Description:
     cause: str = ""
 
 
-def path_of(session_id: SessionId) -> str:
-    return f"/sessions/{quote(str(session_id), safe='')}"
+def path_of(session_id: SessionId, kind: str = "sessions") -> str:
+    """kind: "sessions" or "batches"."""
+    return f"/{kind}/{quote(str(session_id), safe='')}"
 
 
 def checked_id(value: Any) -> SessionId:

@@ -43,7 +43,7 @@ def waiting(log: Sequence[str]) -> str | None:
 
 def end_reason(log: Sequence[str], application: str) -> str:
     """In one line, why YARN has ended the application, and where its logs are."""
-    words = f"YARN: {reason(log)}" if reason(log) else f"it was {application} on YARN"
+    words = f"YARN: {said}" if (said := reason(log)) else f"it was {application} on YARN"
     return f"{words}; `yarn logs -applicationId {application}` has its logs"
 
 

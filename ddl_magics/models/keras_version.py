@@ -6,21 +6,15 @@ line of YAML.
 
 from __future__ import annotations
 
-import json
 import re
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 from ddl_magics.errors import CannotServe
+from ddl_magics.runtime.lambda_layers import saved_metadata
 
 #: What precedes a local version: of "3.4.1+nv24", which no index has, it is all that matters.
 _VERSION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9}){1,3}(?:(?:a|b|rc|\.dev)[0-9]{1,16})?)(?:\+[A-Za-z0-9.]{1,32})?")
-#: The errors of reading an archive that is none, or is damaged; RuntimeError: encrypted.
-_NO_ARCHIVE = (OSError, EOFError, NotImplementedError, RuntimeError, zipfile.BadZipFile, zlib.error)
-#: The longest `metadata.json`: Keras writes some hundred bytes.
-MAX_METADATA_BYTES = 64 * 2**10
 
 
 def saved_by(file: Path) -> str | None:
@@ -29,12 +23,8 @@ def saved_by(file: Path) -> str | None:
     Raises:
         CannotServe: what the file says is no version.
     """
-    try:
-        with zipfile.ZipFile(file) as archive, archive.open("metadata.json") as metadata:
-            version = json.loads(metadata.read(MAX_METADATA_BYTES))["keras_version"]
-    except (*_NO_ARCHIVE, KeyError, TypeError, ValueError):
-        return None
-    return checked(version)
+    metadata = saved_metadata(str(file))
+    return checked(metadata["keras_version"]) if "keras_version" in metadata else None
 
 
 def checked(version: Any) -> str:

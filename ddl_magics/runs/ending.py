@@ -203,14 +203,15 @@ def _take_and_stop(record: RunRecord, cluster: LivyCluster, seconds: float) -> E
     run.request_stop()
     if run.settled(seconds):
         advice = f"{_session(record)} stays, and keeps its executors until it is deleted."
-        return Ending("stopped", f"{record.name} is {run.state}; {_kept(run)}.", advice)
+        return Ending("stopped", f"{record.name} is {run.state}; {kept(run)}.", advice)
     run.give_up(0.0)
     return Ending(
         "runs", f"{record.name} was asked to stop and has not ended after {seconds:.0f} s.", _manual_stop(record)
     )
 
 
-def _kept(run: Run) -> str:
+def kept(run: Run) -> str:
+    """What there is of the training of a run that was stopped, in words."""
     return "its history and model are kept" if run.has_trained else "it had not begun to train"
 
 

@@ -30,6 +30,7 @@ _LOADERS = ("keras.src.utils.python_utils", "keras.src.utils.generic_utils")
 MAX_CONFIG_BYTES = 64 << 20
 #: The longest `metadata.json`: Keras writes some hundred bytes.
 MAX_METADATA_BYTES = 64 << 10
+_VERSION = re.compile(r"\d{1,3}\.[\w.+]{1,32}")
 #: The errors of reading a file that Keras cannot read either; RuntimeError: it is encrypted, or nested too deeply.
 _UNREADABLE = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError),
@@ -117,7 +118,8 @@ def _load(path: str, custom_objects: Mapping[str, Any], **options: Any) -> Any:
     try:
         return keras.models.load_model(path, custom_objects=dict(custom_objects), **options)
     except Exception as error:
-        saved_by = _saved_by(path)
+        version = saved_metadata(path).get("keras_version")
+        saved_by = version if isinstance(version, str) and _VERSION.fullmatch(version) else None
         if saved_by is None or saved_by.split(".")[0] == keras.__version__.split(".")[0]:
             raise
         raise ValueError(
@@ -126,14 +128,14 @@ def _load(path: str, custom_objects: Mapping[str, Any], **options: Any) -> Any:
         ) from error
 
 
-def _saved_by(path: str) -> str | None:
-    """The version of Keras that a `.keras` file names; None where it names none."""
+def saved_metadata(path: str) -> dict[str, Any]:
+    """What Keras has written about a `.keras` file, such as its own version; empty where that cannot be read."""
     try:
         with zipfile.ZipFile(path) as archive, archive.open("metadata.json") as source:
-            version = json.loads(source.read(MAX_METADATA_BYTES))["keras_version"]
+            metadata = json.loads(source.read(MAX_METADATA_BYTES))
     except _UNREADABLE:
-        return None
-    return version if isinstance(version, str) and re.fullmatch(r"\d{1,3}\.[\w.+]{1,32}", version) else None
+        return {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _codes(config: Any) -> Iterator[str]:

@@ -9,6 +9,7 @@ from ddl_magics.dashboard.state_words import state_word
 from ddl_magics.dashboard.text import TextProgress
 from ddl_magics.errors import RunInterrupted
 from ddl_magics.runs import Run
+from ddl_magics.runs.ending import kept
 from ddl_magics.search import Search
 from ddl_magics.search.text import SearchProgress
 
@@ -74,7 +75,7 @@ def _outcome(awaited: Run | Search) -> str:
         return "what it has counted is kept"
     if not awaited.launched:
         return "it had not started"
-    return "its history and model are kept" if awaited.has_trained else "it had not begun to train"
+    return kept(awaited)
 
 
 def _print_until_settled(run: Run | Search, lines: queue.SimpleQueue[str]) -> None:

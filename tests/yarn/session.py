@@ -6,10 +6,25 @@ import subprocess
 import sys
 import threading
 
+import pytest
 from support.launch import Reports
 from support.paths import environment
+from yarn import rig
 
+MARKS = [
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(bool(rig.obstacle()), reason=rig.obstacle()),
+]
 SECONDS = 300
+TRAINS = """
+import keras, numpy as np
+x = np.random.default_rng(0).normal(size=(256, 4)).astype("float32")
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(x, x.sum(1), batch_size=64, epochs=2, verbose=0)
+"""
 #: An epoch takes a second, so that there is one in which something may happen.
 SLOW = """
 import keras, numpy as np, time

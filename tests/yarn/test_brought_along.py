@@ -6,26 +6,13 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from yarn import rig
-from yarn.session import Session
+from yarn.session import MARKS, TRAINS, Session
 
 from ddl_magics.runtime.histories import histories
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(bool(rig.obstacle()), reason=rig.obstacle()),
-]
+pytestmark = MARKS
 
-TRAINS = """
-import keras, numpy as np, sys
-x = np.random.default_rng(0).normal(size=(256, 4)).astype("float32")
-model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-model.fit(x, x.sum(1), batch_size=64, epochs=2, verbose=0)
-print("trained by", sys.executable)
-"""
+TELLS_PYTHON = TRAINS + 'print("trained by", __import__("sys").executable)\n'
 CHOSEN = {"strategy": "single", "workers": 1}
 
 
@@ -52,7 +39,7 @@ def test_workers_and_prewarmed_processes_start_from_a_python_that_the_session_br
     )
     try:
         for _ in range(2):  # the second one takes the prewarmed processes
-            run = session.run(TRAINS)
+            run = session.run(TELLS_PYTHON)
             assert run.end() == ("FINISHED", "all workers finished")
             said = [event["text"] for event in run.of_kind("log")]
             assert len(said) == 2 and all("/training/bin/python" in text and "container_" in text for text in said)

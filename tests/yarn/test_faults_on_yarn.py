@@ -7,18 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from yarn import rig
-from yarn.session import SLOW, Session, trained
+from yarn.session import MARKS, SLOW, Session, trained
 
 from ddl_magics.runtime import scratch
 from ddl_magics.runtime.histories import histories
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(bool(rig.obstacle()), reason=rig.obstacle()),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture

@@ -9,19 +9,13 @@ import pytest
 from livy.endpoint import Endpoint
 from support.cluster_notebooks import Notebook
 from support.until import until
-from yarn import rig
+from yarn.session import MARKS
 
 from ddl_magics.clusters import livy_session
 from ddl_magics.clusters.livy_http import Connection, LivyHttp
 from ddl_magics.clusters.livy_session import NoSession
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.livy,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(bool(rig.obstacle()), reason=rig.obstacle()),
-]
+pytestmark = [*MARKS, pytest.mark.livy]
 
 ROWS = 240
 #: Batches are all rows, so that their order makes no difference.

@@ -4,24 +4,11 @@ import re
 
 import pytest
 from yarn import rig
-from yarn.session import SLOW, Session, trained
+from yarn.session import MARKS, SLOW, TRAINS, Session, trained
 
 from ddl_magics.runtime.histories import histories
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(bool(rig.obstacle()), reason=rig.obstacle()),
-]
-
-TRAINS = """
-import keras, numpy as np
-x = np.random.default_rng(0).normal(size=(256, 4)).astype("float32")
-model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-model.fit(x, x.sum(1), batch_size=64, epochs=EPOCHS, verbose=0)
-"""
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +19,7 @@ def session(yarn):
 
 
 def test_a_run_trains_on_two_hosts_and_writes_its_model_to_hdfs(yarn, session):
-    run = session.run(
-        TRAINS.replace("EPOCHS", "2"), out=f"{yarn.uri}/models/first", checkpoint=f"{yarn.uri}/checkpoints"
-    )
+    run = session.run(TRAINS, out=f"{yarn.uri}/models/first", checkpoint=f"{yarn.uri}/checkpoints")
     assert run.end() == ("FINISHED", "all workers finished")
     assert run.info["master"] == "yarn" and run.info["slots"] == 2
     assert {event["executor"] for event in run.of_kind("worker")} == {"1", "2"}

@@ -80,7 +80,7 @@ def _of_delta(session: Any, uri: str, folder: str, version: int | None) -> DataF
 
     try:
         # Hadoop writes file:/t, and others understand file:///t alone.
-        opened = DeltaTable(re.sub(r"^file:/+", "/", folder), version=version)
+        opened = DeltaTable(_path(folder), version=version)
         protocol, schema = opened.protocol(), json.loads(opened.schema().to_json())
         files = _below(str(opened.table_uri), opened.file_uris())
     except Exception as error:  # of Rust
