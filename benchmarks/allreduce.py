@@ -10,7 +10,7 @@ are the bytes of the buffer by that time. Each process sums float32 in place, as
 first sum is checked by value.
 
 TCP is over loopback. "tls" is what --encrypt yes makes of "tcp". It leaves shared memory as it is: "shared memory,
-encrypted run" shows that.
+encrypted run" shows that. "in halves" is a reduce-scatter and an all-gather in place of an all-reduce.
 
 If the machine has other work, put `chrt --rr 1` before the command; other processes then run in the --pause after each
 block.
@@ -45,7 +45,8 @@ MEGABYTES = (1, 3, 16, 64, 256)
 SHARED_MEMORY, TCP, GLOO = "shared memory", "tcp", "gloo"
 #: The same in a run whose connections are encrypted.
 ENCRYPTED = {SHARED_MEMORY: "shared memory, encrypted run", TCP: "tls"}
-OURS = (*ENCRYPTED, *ENCRYPTED.values())
+HALVES = ("shared memory, in halves", "tcp, in halves")
+OURS = (*ENCRYPTED, *ENCRYPTED.values(), *HALVES)
 #: Bytes that a block moves; it has at least one all-reduce.
 BLOCK_BYTES = 128 << 20
 ROUNDS, QUICK_ROUNDS = 15, 3

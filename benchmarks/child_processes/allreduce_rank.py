@@ -66,6 +66,14 @@ def ours(transport: str, rank: int, processes: int, store: str) -> Prepare:
     collective = rendezvous.connect(listener, _addresses(listener.address, rank, processes, store), host=host)
     if type(collective).__name__ != ("SharedMemory" if in_memory else "Ring"):
         raise SystemExit(f"no {transport} between processes of this machine")
+
+    def in_halves(buffer: Buffer) -> None:
+        bounds = [len(buffer) * part // processes for part in range(processes + 1)]
+        collective.reduce_scatter(buffer, bounds, Announcement(STEP))
+        collective.all_gather(buffer, bounds, Announcement(STEP))
+
+    if transport.endswith("in halves"):
+        return lambda buffer: lambda: in_halves(buffer)
     return lambda buffer: lambda: collective.allreduce(buffer, Announcement(STEP))
 
 

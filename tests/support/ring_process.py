@@ -35,6 +35,7 @@ def main():
     send(address=listener.address)
     ring = rendezvous.connect(listener, receive()["addresses"], host=config["host"])
     send(connected=type(ring).__name__)
+    bounds = [elements * part // size for part in range(size + 1)] if config["halves"] else None
     buffer = np.empty(elements, np.float32)
     step = 0
     try:
@@ -42,7 +43,12 @@ def main():
             steps = receive()["steps"]
             while steps is None or steps > 0:
                 buffer.fill(rank + step)
-                ring.allreduce(buffer, collective.Announcement(STEP, step=step))
+                announcement = collective.Announcement(STEP, step=step)
+                if bounds is None:
+                    ring.allreduce(buffer, announcement)
+                else:
+                    ring.reduce_scatter(buffer, bounds, announcement)
+                    ring.all_gather(buffer, bounds, announcement)
                 expected = sum(range(size)) + size * step
                 assert buffer.min() == buffer.max() == expected, f"{buffer} is not {expected}"
                 step += 1

@@ -162,19 +162,23 @@ def _start(prefix):
 
 
 class ProcessRing:
-    """`size` ranks, each a process (ring_process.py), that do all-reduces of `elements` float32.
+    """`size` ranks, each a process (ring_process.py), that do all-reduces of `elements` float32, or their two halves.
 
     `send(rank, steps=k)` lets a rank do k of them (None: without end); `receive(rank)` is its next line as an object.
     """
 
-    def __init__(self, size, elements, transport="tcp", prefixes=None):
-        """transport: one of HOSTS, or None to let the ranks choose; prefixes: of the ranks' command lines."""
+    def __init__(self, size, elements, transport="tcp", prefixes=None, halves=False):
+        """transport: one of HOSTS, or None to let the ranks choose; prefixes: of the ranks' command lines.
+
+        halves: each all-reduce is a reduce-scatter and an all-gather.
+        """
         self.processes = [_start(prefix) if prefix else ForkedRank() for prefix in prefixes or [[]] * size]
         for rank in range(size):
             host = HOSTS[transport](rank) if transport else None
             ordered = is_ordered(transport)
             known = credentials(transport).to_json()
-            self.send(rank, rank=rank, size=size, elements=elements, host=host, ordered=ordered, credentials=known)
+            sizes = {"size": size, "elements": elements, "halves": halves}
+            self.send(rank, rank=rank, **sizes, host=host, ordered=ordered, credentials=known)
         addresses = [self.receive(rank)["address"] for rank in range(size)]
         for rank in range(size):
             self.send(rank, addresses=addresses)

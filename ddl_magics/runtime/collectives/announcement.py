@@ -32,7 +32,7 @@ DOING = {
 }
 
 # The operation that carries it out.
-ALLREDUCE, BROADCAST, GATHER, SCATTER = range(1, 5)
+ALLREDUCE, BROADCAST, GATHER, SCATTER, REDUCE_SCATTER, ALL_GATHER = range(1, 7)
 
 # The kinds of records.
 CALL, DISAGREEMENT, DEPARTURE = range(1, 4)
@@ -42,7 +42,7 @@ RECORD_BYTES = 256
 CLOSED = "connection closed"
 UNREACHABLE = "its host does not answer"
 
-_CALL = struct.Struct("!BBiiqQ16s")  # operation, kind, fit, epoch, step, bytes, dtype
+_CALL = struct.Struct("!BBiiqQ16sI")  # operation, kind, fit, epoch, step, bytes, dtype, parts
 _ANNOUNCED = struct.Struct("!idIdd")  # rank, weight, flags, check, scale
 _DEPARTURE = struct.Struct("!iQH")  # rank, its number of completed collectives, length of the reason
 _REASON_BYTES = RECORD_BYTES - 1 - _DEPARTURE.size
@@ -88,8 +88,8 @@ class PeerLost(Exception):
 class CollectiveCall(NamedTuple):
     """A rank's call of a collective, as the other ranks get it.
 
-    operation: ALLREDUCE, BROADCAST, GATHER or SCATTER. size: bytes of its data; in a scatter, of the longest payload.
-    dtype: their `dtype_code`, "" for a gather or a scatter.
+    operation: ALLREDUCE and so on. size: bytes of its data; in a scatter, of the longest payload. dtype: their
+    `dtype_code`, "" for a gather or a scatter. parts: the fingerprint of their bounds (parts.py), 0 without parts.
     """
 
     rank: int
@@ -97,10 +97,11 @@ class CollectiveCall(NamedTuple):
     size: int
     dtype: str
     announcement: Announcement
+    parts: int = 0
 
     def pack(self) -> bytes:
         kind, fit, epoch, step, weight, flags, check, scale = self.announcement
-        call = _CALL.pack(self.operation, kind, fit, epoch, step, self.size, self.dtype.encode())
+        call = _CALL.pack(self.operation, kind, fit, epoch, step, self.size, self.dtype.encode(), self.parts)
         return call + _ANNOUNCED.pack(self.rank, weight, flags, check, scale)
 
     def matches(self, peer_call: CollectiveCall) -> bool:
@@ -110,6 +111,7 @@ class CollectiveCall(NamedTuple):
             sizes
             and self.operation == peer_call.operation
             and self.dtype == peer_call.dtype
+            and self.parts == peer_call.parts
             and self.announcement[:4] == peer_call.announcement[:4]
         )
 
@@ -165,10 +167,10 @@ def _record(kind: int, body: bytes) -> bytes:
 
 
 def _unpack(body: bytes) -> CollectiveCall:
-    operation, kind, fit, epoch, step, size, dtype = _CALL.unpack_from(body)
+    operation, kind, fit, epoch, step, size, dtype, parts = _CALL.unpack_from(body)
     rank, weight, flags, check, scale = _ANNOUNCED.unpack_from(body, _CALL.size)
     announcement = Announcement(kind, fit, epoch, step, weight, flags, check, scale)
-    return CollectiveCall(rank, operation, size, dtype.rstrip(b"\0").decode(errors="replace"), announcement)
+    return CollectiveCall(rank, operation, size, dtype.rstrip(b"\0").decode(errors="replace"), announcement, parts)
 
 
 def _doing(call: CollectiveCall, peer_call: CollectiveCall) -> str:
@@ -181,4 +183,6 @@ def _doing(call: CollectiveCall, peer_call: CollectiveCall) -> str:
             text += " of fit %d" % (announced.fit + 1)
         if announced[:4] == peer_announced[:4]:
             text += " with %d bytes of %s" % (call.size, call.dtype[:-1] or "data")
+        if (call.operation, call.size) == (peer_call.operation, peer_call.size) and call.parts != peer_call.parts:
+            text += " in parts of its own"
     return text

@@ -1,4 +1,4 @@
-"""What ranks do together: all-reduce, broadcast, gather and scatter.
+"""What ranks do together: all-reduce and its two halves (reduce-scatter, all-gather), broadcast, gather and scatter.
 
 The location of the ranks decides how their data travel (rendezvous.py). This file holds what all ways have in common:
 one collective at a time, a check that all ranks are in the same one, and the end of all when a rank ends.
@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Iterator, NamedTuple, Protocol, Sequence
 
 import numpy as np
 
+from . import parts
 from .announcement import (
+    ALL_GATHER,
     ALLREDUCE,
     BROADCAST,
     GATHER,
+    REDUCE_SCATTER,
     SCATTER,
     Announcement,
     CollectiveCall,
@@ -90,6 +93,7 @@ class Collective(abc.ABC):
     collective. There is no timeout: a slow rank is waited for. `close`, from any thread, ends the wait.
 
     Attributes:
+        position: this rank's number in the order of the parts of `reduce_scatter` and `all_gather`.
         elapsed: duration of the last collective, in seconds.
         timings: how `elapsed` was spent.
         crosses_network: whether the ranks are on more than one machine.
@@ -97,6 +101,7 @@ class Collective(abc.ABC):
 
     def __init__(self, rank: int, size: int, link: Link) -> None:
         self.rank, self.size, self.link = rank, size, link
+        self.position = rank
         self.crosses_network = False
         self.elapsed, self.timings = 0.0, Timings()
         self._failure: PeerLost | Diverged | None = None
@@ -130,9 +135,40 @@ class Collective(abc.ABC):
         """
         if residual is not None and not residual.dtype == buffer.dtype == np.float32:
             raise ValueError("only float32 can be sent as bfloat16")
-        calls = [CollectiveCall(self.rank, ALLREDUCE, as_bytes(buffer).nbytes, dtype_code(buffer.dtype), announcement)]
+        calls = [self._call(ALLREDUCE, buffer, announcement)]
         with self._collective(), np.errstate(all="ignore"):  # an overflow is in the sum, where the caller looks for it
             calls = self._allreduce(buffer, calls, residual)
+        return [call.announcement for call in calls]
+
+    def reduce_scatter(
+        self, buffer: np.ndarray, bounds: parts.Bounds, announcement: Announcement
+    ) -> list[Announcement]:
+        """Replaces this rank's part of `buffer` by its sum over all ranks. The other parts are undefined afterwards.
+
+        Args:
+            buffer: as in `allreduce`.
+            bounds: of the parts, `size` + 1 ascending offsets from 0 to the length of `buffer`; equal on all ranks. The
+                part of this rank is buffer[bounds[position] : bounds[position + 1]]. Parts may be unequal, or empty.
+
+        Returns:
+            The announcements of all ranks, in order of rank.
+
+        Raises:
+            ValueError: another kind of buffer, or other bounds; nothing was sent. Otherwise as every collective.
+        """
+        calls = [self._call(REDUCE_SCATTER, buffer, announcement, bounds)]
+        with self._collective(), np.errstate(all="ignore"):
+            calls = self._reduce_scatter(buffer, bounds, calls)
+        return [call.announcement for call in calls]
+
+    def all_gather(self, buffer: np.ndarray, bounds: parts.Bounds, announcement: Announcement) -> list[Announcement]:
+        """Replaces each part of `buffer` by that of the rank at its position: the second half of an all-reduce.
+
+        Arguments, result and errors are those of `reduce_scatter`. The two together send as much as an `allreduce`.
+        """
+        calls = [self._call(ALL_GATHER, buffer, announcement, bounds)]
+        with self._collective():
+            calls = self._all_gather(buffer, bounds, calls)
         return [call.announcement for call in calls]
 
     def broadcast(self, buffer: np.ndarray, announcement: Announcement, root: int = 0) -> list[Announcement]:
@@ -147,11 +183,10 @@ class Collective(abc.ABC):
         Raises:
             ValueError: another kind of buffer; nothing was sent. Otherwise as every collective.
         """
-        data = as_bytes(buffer)
-        calls = [CollectiveCall(self.rank, BROADCAST, data.nbytes, dtype_code(buffer.dtype), announcement)]
+        calls = [self._call(BROADCAST, buffer, announcement)]
         with self._collective():
             calls = self._announce(calls)
-            self._broadcast(data, root)
+            self._broadcast(as_bytes(buffer), root)
         return [call.announcement for call in calls]
 
     def gather(self, payload: bytes, announcement: Announcement, limit: int) -> list[bytes]:
@@ -201,6 +236,15 @@ class Collective(abc.ABC):
         (length,) = _LENGTH.unpack_from(own_row[0].data)
         return own_row[0, _LENGTH.size : _LENGTH.size + length].tobytes()
 
+    def _call(
+        self, operation: int, buffer: np.ndarray, announcement: Announcement, bounds: parts.Bounds | None = None
+    ) -> CollectiveCall:
+        size, dtype, fingerprint = as_bytes(buffer).nbytes, dtype_code(buffer.dtype), 0
+        if bounds is not None:
+            parts.check(bounds, self.size, len(buffer))
+            fingerprint = parts.fingerprint(bounds)
+        return CollectiveCall(self.rank, operation, size, dtype, announcement, fingerprint)
+
     # How a collective is done. `calls` are those that this rank speaks for: its own, or its host's in a ring of hosts.
 
     @abc.abstractmethod
@@ -212,6 +256,18 @@ class Collective(abc.ABC):
         self, buffer: np.ndarray, calls: Sequence[CollectiveCall], residual: npt.NDArray[np.float32] | None
     ) -> list[CollectiveCall]:
         """`_announce`, and the sum in `buffer`."""
+
+    @abc.abstractmethod
+    def _reduce_scatter(
+        self, buffer: np.ndarray, bounds: parts.Bounds, calls: Sequence[CollectiveCall]
+    ) -> list[CollectiveCall]:
+        """`_announce`, and the sum in this one's part of `buffer`. bounds: of the parts of those who take part."""
+
+    @abc.abstractmethod
+    def _all_gather(
+        self, buffer: np.ndarray, bounds: parts.Bounds, calls: Sequence[CollectiveCall]
+    ) -> list[CollectiveCall]:
+        """`_announce`, and the parts of all in `buffer`."""
 
     @abc.abstractmethod
     def _broadcast(self, data: npt.NDArray[np.uint8], root: int) -> None:
@@ -348,6 +404,13 @@ class SingleRank(Collective):
         self, buffer: np.ndarray, calls: Sequence[CollectiveCall], residual: npt.NDArray[np.float32] | None
     ) -> list[CollectiveCall]:
         return list(calls)
+
+    def _reduce_scatter(
+        self, buffer: np.ndarray, bounds: parts.Bounds, calls: Sequence[CollectiveCall]
+    ) -> list[CollectiveCall]:
+        return list(calls)
+
+    _all_gather = _reduce_scatter
 
     def _broadcast(self, data: npt.NDArray[np.uint8], root: int) -> None:
         pass

@@ -8,6 +8,7 @@ learning training system with mixed-precision".
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Sequence
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from . import announcement
 from .announcement import CollectiveCall
 from .collective import Collective, Link, Links
+from .parts import Bounds
 from .ring import Ring
 from .shared_memory import SharedMemory
 
@@ -35,6 +37,10 @@ class Hierarchy(Collective):
         self._host, self._ring, self._groups = host, ring, groups
         self._group = next(group for group in groups if host.rank in group)
         self._leader = self._group[0]
+        ranks = [rank for group in groups for rank in group]
+        self.position = ranks.index(host.rank)
+        first = ranks.index(self._leader)
+        self._positions = slice(first, first + len(self._group) + 1)  # the bounds of this host's parts
 
     def _announce(self, calls: Sequence[CollectiveCall]) -> list[CollectiveCall]:
         all_calls = self._host._announce(calls)
@@ -51,6 +57,31 @@ class Hierarchy(Collective):
         all_calls = self._share(all_calls)
         self._host._broadcast(buffer.view(np.uint8), self._leader)
         return all_calls
+
+    def _reduce_scatter(
+        self, buffer: np.ndarray, bounds: Bounds, calls: Sequence[CollectiveCall]
+    ) -> list[CollectiveCall]:
+        all_calls = self._host._allreduce(buffer, calls, None)
+        if self._ring is not None:
+            all_calls = self._ring._reduce_scatter(buffer, self._bounds_of_hosts(bounds), all_calls)
+        all_calls = self._share(all_calls)
+        of_host = bounds[self._positions]
+        self._host._broadcast(buffer[of_host[0] : of_host[-1]].view(np.uint8), self._leader)
+        return all_calls
+
+    def _all_gather(self, buffer: np.ndarray, bounds: Bounds, calls: Sequence[CollectiveCall]) -> list[CollectiveCall]:
+        of_host = bounds[self._positions]
+        all_calls = self._host._all_gather(buffer, of_host, calls)
+        if self._ring is not None:
+            all_calls = self._ring._all_gather(buffer, self._bounds_of_hosts(bounds), all_calls)
+        all_calls = self._share(all_calls)
+        for of_others in (buffer[: of_host[0]], buffer[of_host[-1] :]):
+            self._host._broadcast(of_others.view(np.uint8), self._leader)
+        return all_calls
+
+    def _bounds_of_hosts(self, bounds: Bounds) -> list[int]:
+        """The bounds of the hosts' parts: those of the ranks of a host are adjacent."""
+        return [bounds[position] for position in itertools.accumulate([0, *map(len, self._groups)])]
 
     def _broadcast(self, data: npt.NDArray[np.uint8], root: int) -> None:
         if root in self._group:

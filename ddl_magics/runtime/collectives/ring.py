@@ -4,11 +4,11 @@ The algorithm is that of Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce 
 workstations": a reduce-scatter, then an all-gather, in which each of n ranks sends and receives 2 (n - 1) / n times the
 buffer.
 
-A buffer goes around in pieces. A piece has a chunk for each rank. Rank r sends chunk r, then chunk r - 1, r - 2, ...:
-it adds each chunk that it receives to its own, and sends the sum to the next rank in the next hop. After n - 1 hops
-each chunk is complete on one rank (reduce-scatter). In n - 1 more hops the complete chunks are copied to all ranks
-(all-gather), so all ranks end with equal bits. Chunks travel in blocks, so that a rank forwards the beginning of a
-chunk while it still receives the rest. The first hop of a piece is sent before the last hops of the previous piece.
+A buffer goes around in pieces. A piece has a chunk of each rank's part (parts.py). Rank r sends chunk r - 1, then chunk
+r - 2, r - 3, ...: it adds each chunk that it receives to its own, and sends the sum to the next rank in the next hop.
+After n - 1 hops chunk r is complete on rank r (reduce-scatter). In n - 1 more hops the complete chunks are copied to
+all ranks (all-gather), so all ranks end with equal bits. Chunks travel in blocks, so that a rank forwards the beginning
+of a chunk while it still receives the rest. The first hop of a piece is sent before the last hops of the piece before.
 
 A rank sends its call of the collective before its data. A rank in another collective is thus found before its data are
 read, and a rank that is gone by its closed connection; a slow rank is waited for. Notices of either travel against the
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Iterator, Sequence
 
 import numpy as np
 
-from . import announcement
+from . import announcement, parts
 from .announcement import CollectiveCall
 from .collective import Collective
 from .compression import Bfloat16Codec, BlockCodec, ExactCodec
@@ -70,25 +70,40 @@ class Ring(Collective):
     def _allreduce(
         self, buffer: np.ndarray, calls: Sequence[CollectiveCall], residual: npt.NDArray[np.float32] | None
     ) -> list[CollectiveCall]:
-        all_calls = list(calls)
         codec: BlockCodec
         codec = ExactCodec(buffer, self._landing) if residual is None else Bfloat16Codec(buffer, residual)
-        pieces = [self._chunks(piece, buffer.itemsize) for piece in self._pieces(buffer)]
+        bounds = parts.even(len(buffer), self._ring_size)
+        return self._circulate(codec, buffer.itemsize, bounds, calls, range(2 * self._ring_size - 2))
+
+    def _reduce_scatter(
+        self, buffer: np.ndarray, bounds: parts.Bounds, calls: Sequence[CollectiveCall]
+    ) -> list[CollectiveCall]:
+        codec = ExactCodec(buffer, self._landing)
+        return self._circulate(codec, buffer.itemsize, bounds, calls, range(self._ring_size - 1))
+
+    def _all_gather(
+        self, buffer: np.ndarray, bounds: parts.Bounds, calls: Sequence[CollectiveCall]
+    ) -> list[CollectiveCall]:
+        codec = ExactCodec(buffer, self._landing)
+        hops = range(self._ring_size - 1, 2 * self._ring_size - 2)
+        return self._circulate(codec, buffer.itemsize, bounds, calls, hops)
+
+    def _circulate(
+        self, codec: BlockCodec, itemsize: int, bounds: parts.Bounds, calls: Sequence[CollectiveCall], hops: range
+    ) -> list[CollectiveCall]:
+        """Exchanges the calls, and takes all pieces through these hops of an all-reduce."""
+        pieces = [
+            [self._blocks(chunk, itemsize) for chunk in chunks]
+            for chunks in parts.pieces(bounds, self.chunk_bytes // itemsize)
+        ] or [[[]] * self._ring_size]  # at least one, with which the calls are exchanged
+        all_calls = list(calls)
         outgoing = _queue(*map(announcement.encode, calls))
-        self.link.transfer(outgoing, self._reduce(outgoing, all_calls, pieces, codec))
+        self.link.transfer(outgoing, self._hops(hops, outgoing, all_calls, pieces, codec))
         return sorted(all_calls)
 
-    def _pieces(self, buffer: np.ndarray) -> list[slice]:
-        """The pieces of a buffer: at least one, with which the calls are exchanged."""
-        return _cut(slice(0, len(buffer)), self.chunk_bytes * self._ring_size // buffer.itemsize) or [slice(0, 0)]
-
-    def _chunks(self, piece: slice, itemsize: int) -> list[list[slice]]:
-        """The chunks of a piece, each as a list of its blocks."""
-        length = piece.stop - piece.start
-        bounds = [piece.start + length * i // self._ring_size for i in range(self._ring_size + 1)]
-        size = length * itemsize // self._ring_size // self.blocks
-        step = min(max(size, MIN_BLOCK_BYTES), BLOCK_BYTES) // itemsize
-        return [_cut(slice(bounds[i], bounds[i + 1]), step) for i in range(self._ring_size)]
+    def _blocks(self, chunk: slice, itemsize: int) -> list[slice]:
+        size = (chunk.stop - chunk.start) * itemsize // self.blocks
+        return _cut(chunk, min(max(size, MIN_BLOCK_BYTES), BLOCK_BYTES) // itemsize)
 
     def _broadcast(self, data: npt.NDArray[np.uint8], root: int) -> None:
         if root in self._groups[self._ring_rank]:
@@ -135,34 +150,42 @@ class Ring(Collective):
             if hop < self._ring_size - 2:
                 outgoing.append(memoryview(record))
 
-    def _reduce(
-        self, outgoing: Queue, calls: list[CollectiveCall], pieces: list[list[list[slice]]], codec: BlockCodec
+    def _hops(
+        self,
+        hops: range,
+        outgoing: Queue,
+        calls: list[CollectiveCall],
+        pieces: list[list[list[slice]]],
+        codec: BlockCodec,
     ) -> Iterator[memoryview]:
         """The hops of all pieces: in each stage the first hop of a piece, then the other hops of the previous piece."""
+        first_chunk = (self._ring_rank - 1 - hops[0]) % self._ring_size
         delayed = _queue()  # forwarded by the first hop of a piece, but sent behind the beginning of the next piece
         for stage in range(len(pieces) + 1):
             if stage < len(pieces):
-                outgoing.extend(_queue(*map(codec.encode, pieces[stage][self._ring_rank])))
+                outgoing.extend(_queue(*map(codec.encode, pieces[stage][first_chunk])))
             outgoing.extend(delayed)
             delayed.clear()
             if stage < len(pieces):
                 if stage == 0:
                     yield from self._receive_calls(0, calls, delayed)
-                yield from self._hop(0, delayed, pieces[stage], codec)
+                yield from self._hop(hops[0], delayed, pieces[stage], codec, hops[0] != hops[-1])
             if stage > 0:
-                for hop in range(1, 2 * self._ring_size - 2):
-                    if stage == 1 and hop < self._ring_size - 1:
-                        yield from self._receive_calls(hop, calls, outgoing)
-                    yield from self._hop(hop, outgoing, pieces[stage - 1], codec)
+                for index, hop in enumerate(hops[1:], 1):
+                    if stage == 1 and index < self._ring_size - 1:
+                        yield from self._receive_calls(index, calls, outgoing)
+                    yield from self._hop(hop, outgoing, pieces[stage - 1], codec, hop != hops[-1])
 
-    def _hop(self, hop: int, outgoing: Queue, chunks: list[list[slice]], codec: BlockCodec) -> Iterator[memoryview]:
+    def _hop(
+        self, hop: int, outgoing: Queue, chunks: list[list[slice]], codec: BlockCodec, forwards: bool
+    ) -> Iterator[memoryview]:
         """The blocks that arrive in a hop of a piece."""
         adding = hop < self._ring_size - 1
-        for block in chunks[(self._ring_rank - 1 - hop) % self._ring_size]:
+        for block in chunks[(self._ring_rank - 2 - hop) % self._ring_size]:
             landing = codec.landing(block, adding)
             yield landing.view(np.uint8).data
             forwarded = codec.accept(block, landing, adding)
-            if hop < 2 * self._ring_size - 3:
+            if forwards:
                 outgoing.append(forwarded.view(np.uint8).data)
 
     def _receive_and_forward(
