@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from ddl_magics.clusters import livy_description
 from ddl_magics.clusters.livy_description import DEAD, SessionId
 from ddl_magics.clusters.livy_http import LivyHttp
+from ddl_magics.runtime.spark import yarn
 
 #: How long Livy may take to notice that an application has ended: it asks YARN every 5 s.
 NOTICE_SECONDS = 12.0
 LOOK_SECONDS = 1.0
-MAX_CHARACTERS = 300
 
 _REPORT = re.compile(r"Application report for (application_\d+_\d+) \(state: (\w+)\)")
 _QUEUE = re.compile(r"^\s*queue: (\S+)")
@@ -21,10 +21,7 @@ _QUEUE = re.compile(r"^\s*queue: (\S+)")
 _DIAGNOSTICS, _PRINTED = "YARN Diagnostics:", "diagnostics: "
 #: What YARN says once the driver has its container.
 _LAUNCHED = "AM container is launched"
-_DATE = re.compile(r"\[[A-Z][a-z]{2} [^\]]* \d{4}\] *")
 _USED_CAPACITY = re.compile(r"Queue's Absolute used capacity = ([\d.]+) %")
-#: Details behind YARN's reason for waiting and for a failure.
-_DETAILS = re.compile(r"  Last Node|  ?Details :|For more detailed output")
 
 
 def waiting(log: Sequence[str]) -> str | None:
@@ -38,13 +35,12 @@ def waiting(log: Sequence[str]) -> str | None:
     used_capacity = _USED_CAPACITY.search(words)
     queue_words = f"queue {queues[-1]}" if queues else "its queue"
     filled = f", {float(used_capacity[1]):.0f} % of which is used" if used_capacity else ""
-    return f"{reports[-1][1]} waits in {queue_words} of YARN{filled}: {_short(words)}"
+    return f"{reports[-1][1]} waits in {queue_words} of YARN{filled}: {yarn.short(words)}"
 
 
 def end_reason(log: Sequence[str], application: str) -> str:
     """In one line, why YARN has ended the application, and where its logs are."""
-    words = f"YARN: {said}" if (said := reason(log)) else f"it was {application} on YARN"
-    return f"{words}; `yarn logs -applicationId {application}` has its logs"
+    return yarn.end_words(" ".join(_diagnostics(log)), application)
 
 
 def why_ended(http: LivyHttp, session_id: SessionId) -> str:
@@ -67,14 +63,10 @@ def why_ended(http: LivyHttp, session_id: SessionId) -> str:
 
 def reason(log: Sequence[str]) -> str:
     """YARN's newest words on the application; "" if Livy has none."""
-    return _short(" ".join(_diagnostics(log)))
+    return yarn.short(" ".join(_diagnostics(log)))
 
 
 def _diagnostics(log: Sequence[str]) -> list[str]:
     """The lines behind the last "YARN Diagnostics:" of the log."""
     starts = [index for index, line in enumerate(log) if line.strip() == _DIAGNOSTICS]
     return [line.strip() for line in log[starts[-1] + 1 :] if line.strip()] if starts else []
-
-
-def _short(words: str) -> str:
-    return _DATE.sub("", _DETAILS.split(words)[0]).strip(" .")[:MAX_CHARACTERS]

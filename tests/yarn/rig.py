@@ -35,6 +35,14 @@ NODES = 2
 HEAD = 0
 #: Of each NodeManager: two executors with a worker each.
 MEMORY_MIB, CORES = 5120, 4
+#: A queue of YARN besides `default`, and how soon it gets its share back.
+URGENT = "urgent"
+PREEMPTION = {
+    "monitoring_interval": 1000,
+    "max_wait_before_kill": 2000,
+    "total_preemption_per_round": 1.0,
+    "natural_termination_factor": 1.0,
+}
 START_SECONDS, STOP_SECONDS = 150, 20
 RPC, HTTP = 8020, 8088
 JAVA_OPTIONS = (
@@ -163,6 +171,10 @@ class Yarn:
         self.hosts.cut(host)
         self.hosts.kill(host)
 
+    def end_node_manager(self, host):
+        """The NodeManager's process ends, its containers live on, and nobody is told."""
+        self._daemons[f"node-{host}"].kill()
+
     def revive(self, host):
         """After its processes have ended, or `die`: the host is there again, with a new NodeManager."""
         self.hosts.mend(host)
@@ -256,8 +268,12 @@ class Yarn:
             "hadoop.proxyuser.root.groups": "*",
         }
         scheduler = {
-            "yarn.scheduler.capacity.root.queues": "default",
-            "yarn.scheduler.capacity.root.default.capacity": 100,
+            # Each has half of the cluster. The first may use all of it, until the other takes its half back.
+            "yarn.scheduler.capacity.root.queues": f"default,{URGENT}",
+            "yarn.scheduler.capacity.root.default.capacity": 50,
+            "yarn.scheduler.capacity.root.default.user-limit-factor": 2,
+            f"yarn.scheduler.capacity.root.{URGENT}.capacity": 50,
+            f"yarn.scheduler.capacity.root.{URGENT}.maximum-capacity": 50,
             "yarn.scheduler.capacity.maximum-am-resource-percent": 0.5,
             # A container after the other, so that executors are on both hosts.
             "yarn.scheduler.capacity.per-node-heartbeat.multiple-assignments-enabled": "false",
@@ -296,6 +312,8 @@ class Yarn:
         return {
             "yarn.resourcemanager.hostname": self.head,
             "yarn.scheduler.minimum-allocation-mb": 256,
+            "yarn.resourcemanager.scheduler.monitor.enable": "true",
+            **{f"yarn.resourcemanager.monitor.capacity.preemption.{name}": value for name, value in PREEMPTION.items()},
             "yarn.nodemanager.resource.memory-mb": MEMORY_MIB,
             "yarn.nodemanager.resource.cpu-vcores": CORES,
             # TensorFlow reserves more addresses than it uses memory.

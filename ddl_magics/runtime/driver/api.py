@@ -24,7 +24,7 @@ from ..data.cache_option import CacheOption
 from ..data.columns import DataError, frame_named
 from ..data.plan import DataPlan
 from ..run_spec import RunSpec
-from ..spark import allocation, gpus, jvm_gateway, slots, spark_error, storage, yarn
+from ..spark import allocation, gpus, jvm_gateway, session_end, slots, spark_error, storage, yarn
 from ..spark.settings import conf_of
 from ..variables import placing
 from ..wording import counted
@@ -66,6 +66,9 @@ def launch(record: str, namespace: Mapping[str, Any]) -> str:
     session = _session(namespace)
     if session is None:
         return _error("spark", "there is no active SparkSession in this process; create one, or restart the kernel")
+    ended = session_end.why_ended(session.sparkContext)
+    if ended is not None:
+        return _error("spark", ended)
     if spec.monitor:
         return _launch_monitor(session, spec, namespace)
     sc, run = session.sparkContext, spec.run

@@ -190,15 +190,19 @@ class Attempt:
             self._submit(rank)
 
     def explain(self, result: RunResult) -> RunResult:
-        """The attempt's result, with what the cluster manager says of executors that are lost or missing."""
+        """The attempt's result, with what the cluster manager says: of executors that are lost or missing, or of the
+        session, if that has ended.
+        """
         failure, record = result.failure, self._record
-        if failure is not None and failure.kind == "lost":
-            reason = self._jobs.loss_of(self._executors.get(failure.rank))
-            return result if reason is None else result.of_lost_executor(reason)
-        if failure is not None and failure.message == record.start_message:
+        if failure is None or failure.kind not in ("lost", "spark"):
+            return result
+        reason = self._jobs.loss_of(self._executors.get(failure.rank)) if failure.kind == "lost" else None
+        problem = self._jobs.session_end()
+        if problem is None and failure.message == record.start_message:
             problem = self._jobs.shortage(self._start_seconds)
-            return result if problem is None else failed_job("spark", problem)
-        return result
+        if problem is not None:
+            return failed_job("spark", problem)
+        return result if reason is None else result.of_lost_executor(reason)
 
     def _explain_loss(self, rank: int, executor: str | None) -> None:
         """Report why a rank was lost that is restarted alone, once that is known."""

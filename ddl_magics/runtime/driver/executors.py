@@ -6,7 +6,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Callable
 
-from ..spark import allocation, slots, yarn
+from ..spark import allocation, session_end, slots, yarn
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -37,10 +37,11 @@ def wait_for_slots(
 
     An executor that is lost for `LOST_SECONDS` is replaced.
 
-    Returns None, or in one line why the slots are not there.
+    Returns None, or in one line why the slots are not there; at once if the session has ended.
     """
-    if slots.dynamic_allocation(sc):
-        return None
+    ended = session_end.why_ended(sc)
+    if ended is not None or slots.dynamic_allocation(sc):
+        return ended
     try:
         allocation.acquire(sc)
     except allocation.CannotChange as error:
@@ -56,6 +57,9 @@ def wait_for_slots(
             report(available, None)
         if stopped(LOOK_SECONDS):
             return None
+        ended = session_end.why_ended(sc)
+        if ended is not None:
+            return ended
         lost.replace()
         seconds = time.monotonic() - began
         if seconds > EXPLAIN_SECONDS and not explained:

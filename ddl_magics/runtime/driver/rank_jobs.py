@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from .. import package
 from ..run_spec import RunSpec
-from ..spark import executor_loss, gpus, jvm_gateway, slots, spark_error, task
+from ..spark import executor_loss, gpus, jvm_gateway, session_end, slots, spark_error, task
 from ..strategies import COLLECTIVE
 from ..wording import counted
 from . import executors
@@ -81,6 +81,10 @@ class RankJobs:
         with contextlib.suppress(Exception):  # the session has ended, or this Spark keeps no reasons: Py4J's kinds
             reason = executor_loss.wait_for_reason(self._sc, executor) if executor else None
         return reason
+
+    def session_end(self) -> str | None:
+        """Why Spark's session has ended by itself; as `session_end.why_ended`."""
+        return session_end.why_ended(self._sc)
 
     def shortage(self, seconds: float) -> str | None:
         """In one line that Spark has fewer slots than ranks, after so long; None where it has enough."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from . import slots
+from . import session_end, slots
 from .pyspark_types import SparkContext
 
 #: How long a process of an executor that dies may be ahead of Spark's connection to it.
@@ -22,7 +22,7 @@ _KILLED = ("code 137", "status: 137")
 def wait_for_reason(sc: SparkContext, executor: str) -> str | None:
     """Why this executor was lost, in one line without semicolons; None where it was not, and where nobody tells.
 
-    Waits for the reason for `REASON_SECONDS` at most.
+    Waits for the reason for `REASON_SECONDS` at most, and not once the session has ended.
     """
     if not sc.master.startswith(slots.OF_CONTAINERS):  # others say only that the process has ended
         return None
@@ -32,7 +32,7 @@ def wait_for_reason(sc: SparkContext, executor: str) -> str | None:
         if text is not None:
             return in_one_line(text)
         seconds = NOTICE_SECONDS if executor in slots.executors(sc) else REASON_SECONDS
-        if time.monotonic() > began + seconds:
+        if time.monotonic() > began + seconds or session_end.has_ended(sc):
             return None
         time.sleep(LOOK_SECONDS)
 

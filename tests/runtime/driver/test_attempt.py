@@ -16,7 +16,7 @@ from support.fake_cluster import steps
 
 from ddl_magics.runtime import events
 from ddl_magics.runtime.driver import attempt as attempts
-from ddl_magics.runtime.driver.run_result import judge
+from ddl_magics.runtime.driver.run_result import AttemptRecord, judge
 from ddl_magics.runtime.rank_end import Failure, RankEnd
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.transport import messages, wire
@@ -304,6 +304,20 @@ def test_a_stop_while_a_rank_is_restarted_waits_for_the_steps_of_the_others(star
     assert result.message == "stopped; it had trained nothing so far"
     ranks.attempt.on_event(0, steps(0, 0, loss=1.0))
     assert judge(record, record.stop_asked_at + 1).message == "stopped; the model and its history are kept"
+
+
+def test_a_rank_lost_with_the_session_is_told_as_the_end_of_the_session(start):
+    ranks = start()
+    ranks.attempt._jobs.loss_of = lambda executor: "its node was lost"
+    result = judge(AttemptRecord(2, lost={1: "h"}), 0.0)
+    for end, message, death in [
+        (None, "rank 1 on h: its executor was lost: its node was lost", True),
+        ("the session has ended: begin another", "the session has ended: begin another", False),
+    ]:
+        ranks.attempt._jobs.session_end = lambda end=end: end
+        explained = ranks.attempt.explain(result)
+        assert (explained.state, explained.message) == ("FAILED", message)
+        assert bool(explained.death) == death, "another attempt in that session cannot do better"
 
 
 def test_a_stop_that_comes_when_the_run_has_ended_says_nothing(start):

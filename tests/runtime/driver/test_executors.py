@@ -12,18 +12,22 @@ class Spark:
 
     def __init__(self, monkeypatch, *ready):
         self.ready, self.now, self.reported = list(ready), 0.0, []
-        self.lost, self.replaced = [], []
+        self.lost, self.replaced, self.ends_at = [], [], float("inf")
         monkeypatch.setattr(executors.slots, "registered_slots", lambda sc, gpus: self._next())
         monkeypatch.setattr(executors.slots, "dynamic_allocation", lambda sc: False)
         self.why = None
         monkeypatch.setattr(executors.yarn, "view", lambda sc: self.why)
         monkeypatch.setattr(executors.slots, "lost", lambda sc: self.lost)
+        monkeypatch.setattr(executors.session_end, "why_ended", self._end)
         monkeypatch.setattr(executors.allocation, "acquire", lambda sc: 0)
         monkeypatch.setattr(executors.allocation, "replace_lost", self._replace)
         monkeypatch.setattr(executors.time, "monotonic", lambda: self.now)
 
     def _next(self):
         return self.ready.pop(0) if len(self.ready) > 1 else self.ready[0]
+
+    def _end(self, sc):
+        return "killed: begin another" if self.now >= self.ends_at else None
 
     def _report(self, available, why):
         self.reported.append(available if why is None else (available, why))
@@ -53,6 +57,18 @@ def test_each_number_of_slots_is_reported_once(monkeypatch):
 def test_a_stop_ends_the_wait(monkeypatch):
     spark = Spark(monkeypatch, 1)
     assert spark.wait(stop_at=3.0) is None and spark.now == 3.0
+
+
+@pytest.mark.parametrize("seconds", [0.0, 3.0])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_the_end_of_the_session_is_the_end_of_the_wait(monkeypatch, seconds, dynamic):
+    spark = Spark(monkeypatch, 1)
+    spark.ends_at = seconds
+    monkeypatch.setattr(executors.slots, "dynamic_allocation", lambda sc: dynamic)
+    if seconds and dynamic:  # nothing is waited for
+        assert spark.wait() is None
+    else:
+        assert spark.wait() == "killed: begin another" and spark.now == seconds
 
 
 @pytest.mark.parametrize(("ready", "advice"), [(1, "--workers 1"), (3, "--workers 3")])
