@@ -52,6 +52,7 @@ JAVA_OPTIONS = (
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
 )
 _YARN, _HDFS = "org.apache.hadoop.yarn.server", "org.apache.hadoop.hdfs.server"
+CLIENT = "org.apache.hadoop.yarn.client.cli"
 NAME_NODE = f"{_HDFS}.namenode.NameNode"
 
 
@@ -150,6 +151,14 @@ class Yarn:
         """What `yarn application -kill` does."""
         body = json.dumps({"state": "KILLED"}).encode()
         self._ask(f"apps/{application}/state?user.name=root", body)
+
+    def logs(self, application):
+        """What `yarn logs -applicationId` prints of an application that has ended; "" while they are not there yet."""
+        command = self.hosts.command(HEAD, self._java, "-cp", f"{self.conf}:{JARS}/*", f"{CLIENT}.LogsCLI")
+        ended = subprocess.run(
+            [*command, "-applicationId", application], capture_output=True, text=True, env=_environment()
+        )
+        return ended.stdout if not ended.returncode else ""
 
     def _ask(self, path, body=None):
         """The ResourceManager's answer; what to put there is in `body`."""

@@ -42,6 +42,15 @@ def trained(event):
     return event["kind"] == "epoch" and event.get("epoch", 0) >= 3
 
 
+def without_master(yarn):
+    """A host with an executor and no ApplicationMaster."""
+    for node in yarn.nodes:
+        containers = yarn.containers(node)
+        if containers and not [name for name in containers if name.endswith("_000001")]:
+            return node
+    raise AssertionError("all hosts have an ApplicationMaster, or no container")
+
+
 class Session:
     """A process of yarn.trial, whose runs are one after the other."""
 

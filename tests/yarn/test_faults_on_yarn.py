@@ -2,15 +2,19 @@
 
 import contextlib
 import os
+import re
 import signal
 import time
 from pathlib import Path
 
 import pytest
-from yarn.session import MARKS, SLOW, Session, trained
+from support.until import until
+from yarn import rig
+from yarn.session import MARKS, SLOW, Session, trained, without_master
 
 from ddl_magics.runtime import scratch
 from ddl_magics.runtime.histories import histories
+from ddl_magics.runtime.spark import session_end
 
 pytestmark = MARKS
 
@@ -52,6 +56,64 @@ def test_temporary_folders_of_a_killed_container_are_removed_by_the_next_run_the
     time.sleep(max(0.0, killed_at + scratch.YOUNG_SECONDS - time.monotonic()))
     assert session.run(SLOW.replace("epochs=15", "epochs=1")).end()[0] == "FINISHED"
     assert not left & folders()
+
+
+def test_a_host_that_is_cut_off_costs_an_attempt_and_not_the_run(yarn, session):
+    """Spark itself misses its executor after two minutes, and YARN its NodeManager after ten."""
+    run = session.run(SLOW)
+    run.until(trained)
+    host = without_master(yarn)
+    yarn.hosts.cut(host)
+    cut_at = time.monotonic()
+    reason = "its executor was lost: its host does not answer"
+    try:
+        run.until(lambda event: reason in event.get("message", ""))
+        assert time.monotonic() - cut_at < 60
+        assert run.end() == ("FINISHED", "all workers finished"), run.messages()
+    finally:
+        yarn.hosts.kill(host)
+        yarn.revive(host)
+
+
+@pytest.mark.parametrize("strategy", ["allreduce", "ps"])
+def test_an_application_that_is_killed_ends_the_run_in_words_of_yarn(yarn, session, strategy):
+    """And so it does the next one: the driver's process lives on, without an application."""
+    run = session.run(SLOW, strategy=strategy)
+    run.until(trained)
+    (application,) = yarn.applications()
+    yarn.end_application(application)
+    killed_at = time.monotonic()
+    state, message = run.end()
+    assert time.monotonic() - killed_at < 30
+    told = (
+        f"the Spark session has ended (YARN: Application {application} was killed by user root; "
+        f"`yarn logs -applicationId {application}` has its logs): {session_end.ADVICE}"
+    )
+    assert state == "FAILED" and message.startswith(f"{told}; --resume test continues from epoch "), run.messages()
+    assert session.run(SLOW).end() == ("REFUSED", told)
+    until(lambda: "Container: container_" in yarn.logs(application), 120)
+
+
+def test_a_worker_that_is_preempted_says_so_and_the_run_goes_on_when_there_is_room_again(yarn):
+    """Each executor fills most of a host, and another queue takes its half of the cluster back."""
+    large = {"spark.executor.memoryOverhead": "3584m"}
+    with contextlib.ExitStack() as stack:
+        session = Session(yarn, **large)
+        stack.callback(session.end)
+        run = session.run(SLOW.replace("epochs=15", "epochs=40"))
+        run.until(trained)
+        other = Session(yarn, **large, **{"spark.executor.instances": "1", "spark.yarn.queue": rig.URGENT})
+        stack.callback(other.kill)
+        reason = r"its executor was lost: Container container_\S+ on host: \S+ was preempted"
+        said = run.until(lambda event: "preempted" in event.get("message", ""))["message"]
+        assert re.match(
+            rf"attempt 2 of 3: rank [01] on \S+ died \({reason}\); continues from epoch \d+; 1 of 2 slots$", said
+        )
+        said = run.until(lambda event: "YARN has no room" in event.get("message", ""))["message"]
+        assert re.search(r"queue default at \d+ % of its capacity, of 10\.0 GB at most\): wait until other appl", said)
+        other.end()
+        assert run.end() == ("FINISHED", "all workers finished"), run.messages()
+    assert len(histories(run.events)[0]["loss"]) == 40
 
 
 def test_an_application_master_that_dies_is_replaced_and_the_run_goes_on(yarn, session):

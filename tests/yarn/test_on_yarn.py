@@ -4,7 +4,7 @@ import re
 
 import pytest
 from yarn import rig
-from yarn.session import MARKS, SLOW, TRAINS, Session, trained
+from yarn.session import MARKS, SLOW, TRAINS, Session, trained, without_master
 
 from ddl_magics.runtime.histories import histories
 
@@ -66,12 +66,3 @@ def test_executors_for_which_yarn_has_no_room_are_told_in_the_state(yarn):
         r"[01] of 2 slots; YARN has no room for an executor of 5\.0 GB and 1 core \(the freest of its nodes", said
     )
     assert "queue default at" in said and said.endswith("spark.executor.memory and memoryOverhead")
-
-
-def without_master(yarn):
-    """A host with an executor and no ApplicationMaster."""
-    for node in yarn.nodes:
-        containers = yarn.containers(node)
-        if containers and not [name for name in containers if name.endswith("_000001")]:
-            return node
-    raise AssertionError("all hosts have an ApplicationMaster, or no container")

@@ -74,6 +74,7 @@ class Attempt:
         self._reported_once: set[str] = set()  # unsound reports, by kind, and notices about the cache of --data
         self._hosts: dict[int, str] = {}
         self._executors: dict[int, str | None] = {}
+        self._cut: set[int] = set()  # ranks whose host did not answer
         self._silence = Silence(TICK_SECONDS, config.spec.stall_notice)
         self._cleared = False
         self._start_seconds = RANKS_SECONDS
@@ -94,8 +95,12 @@ class Attempt:
         if seconds is None:
             seconds = RANKS_WITH_DATA_SECONDS if self._config.manifest else RANKS_SECONDS
         self._start_seconds = seconds
-        message = "%s did not report within %g s; see the executors' logs"
-        self._record.start_message = message % (counted(workers, "worker"), seconds)
+        message = "%s did not report within %g s; see %s"
+        self._record.start_message = message % (
+            counted(workers, "worker"),
+            seconds,
+            self._jobs.logs or "the executors' logs",
+        )
         self._record.start_deadline = time.monotonic() + seconds
 
     def _submit(self, rank: int | None = None) -> None:
@@ -173,8 +178,9 @@ class Attempt:
             if self._numbers[rank] >= self._max_starts:
                 continue
             if rank in record.lost:
-                lost = (rank, self._executors.get(rank))
+                lost = (rank, *self._lost_with(rank))
                 threading.Thread(target=self._explain_loss, args=lost, daemon=True).start()
+                self._cut.discard(rank)
             self._numbers[rank] += 1
             record.forget(rank)
             record.spark_ended_at = None  # the rank's own job follows
@@ -196,19 +202,32 @@ class Attempt:
         failure, record = result.failure, self._record
         if failure is None or failure.kind not in ("lost", "spark"):
             return result
-        reason = self._jobs.loss_of(self._executors.get(failure.rank)) if failure.kind == "lost" else None
+        reason = self._loss_of(*self._lost_with(failure.rank)) if failure.kind == "lost" else None
         problem = self._jobs.session_end()
         if problem is None and failure.message == record.start_message:
             problem = self._jobs.shortage(self._start_seconds)
         if problem is not None:
             return failed_job("spark", problem)
-        return result if reason is None else result.of_lost_executor(reason)
+        if reason is not None:
+            result = result.of_lost_executor(reason)
+        return result.with_suffix("; see %s" % self._jobs.logs) if result.death and self._jobs.logs else result
 
-    def _explain_loss(self, rank: int, executor: str | None) -> None:
+    def _explain_loss(self, rank: int, executor: str | None, cut: bool) -> None:
         """Report why a rank was lost that is restarted alone, once that is known."""
-        reason = self._jobs.loss_of(executor)
+        reason = self._loss_of(executor, cut)
         if reason is not None:
             self._notice(rank, "warning", "its executor was lost: %s" % reason)
+
+    def _lost_with(self, rank: int) -> tuple[str | None, bool]:
+        """The executor of a rank that was lost, and whether its host does not answer."""
+        return self._executors.get(rank), rank in self._cut
+
+    def _loss_of(self, executor: str | None, cut: bool) -> str | None:
+        """Why an executor was lost, if that is known. One whose host does not answer is replaced."""
+        if not cut:
+            return self._jobs.loss_of(executor)
+        self._jobs.replace_on_host_of(executor)
+        return "its host does not answer"
 
     def clear(self, cancel: bool) -> None:
         """Leave nothing of the attempt behind. cancel: tasks may still run."""
@@ -265,6 +284,8 @@ class Attempt:
         with self._changed:
             if rank not in self._record.ends and is_current():
                 self._record.lost[rank] = self._hosts[rank]
+                if channel.is_cut:
+                    self._cut.add(rank)
                 self._silence.forget(rank)
             self._changed.notify_all()
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from .. import package
 from ..run_spec import RunSpec
-from ..spark import executor_loss, gpus, jvm_gateway, session_end, slots, spark_error, task
+from ..spark import allocation, executor_loss, gpus, jvm_gateway, session_end, slots, spark_error, task, yarn
 from ..strategies import COLLECTIVE
 from ..wording import counted
 from . import executors
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: How long cancelled jobs may take to end.
 CANCEL_SECONDS = 20.0
+#: How long the cluster manager may take to take a request for other executors: its master may be on the host, too.
+REPLACE_SECONDS = 10.0
 
 
 class RankJobs:
@@ -47,6 +49,11 @@ class RankJobs:
     def submitted(self) -> int:
         """How many jobs there are, ended ones included."""
         return len(self._threads)
+
+    @property
+    def logs(self) -> str | None:
+        """The command that shows the executors' logs; None where there is none."""
+        return yarn.logs(str(self._sc.applicationId)) if self._sc.master == "yarn" else None
 
     def submit(self, config: JobConfig, on_end: Callable[[str | None], None], rank: int | None = None) -> None:
         """Start a job. config: what its ranks are sent. rank: which is to run alone, or None for all.
@@ -81,6 +88,22 @@ class RankJobs:
         with contextlib.suppress(Exception):  # the session has ended, or this Spark keeps no reasons: Py4J's kinds
             reason = executor_loss.wait_for_reason(self._sc, executor) if executor else None
         return reason
+
+    def replace_on_host_of(self, executor: str | None) -> None:
+        """Have the executors on the host of this one replaced, as it does not answer: Spark misses them after minutes.
+
+        Waits for the cluster manager for `REPLACE_SECONDS` at most.
+        """
+        if executor is None:
+            return
+
+        def replace() -> None:
+            with contextlib.suppress(Exception):  # allocation.CannotChange, and Py4J's kinds
+                allocation.replace_host_of(self._sc, executor)
+
+        thread = threading.Thread(target=replace, daemon=True)
+        thread.start()
+        thread.join(REPLACE_SECONDS)
 
     def session_end(self) -> str | None:
         """Why Spark's session has ended by itself; as `session_end.why_ended`."""

@@ -108,6 +108,17 @@ def replace_lost(sc: SparkContext, lost: list[str]) -> None:
     _replace(sc, lost)
 
 
+def replace_host_of(sc: SparkContext, executor: str) -> None:
+    """Have others started in the place of all executors on this one's host, which does not answer, where there may be
+    other hosts. Until Spark misses them, after two minutes, it would send them tasks.
+
+    Raises:
+        CannotChange: the cluster manager gives none.
+    """
+    if sc.master.startswith(slots.OF_CONTAINERS):
+        _replace(sc, slots.on_host_of(sc, executor))
+
+
 def _replace(sc: SparkContext, ids: list[str]) -> None:
     executors = slots.executors_wanted(sc)
     _kill(sc, ids)

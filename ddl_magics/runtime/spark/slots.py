@@ -38,10 +38,11 @@ def has_executors(sc: SparkContext) -> bool:
 def executors(sc: SparkContext) -> list[str]:
     """The ids of those that have registered and take tasks; none where Spark has no executors of their own.
 
-    Not those of `getExecutorMemoryStatus`: a block manager may stay there for minutes after its executor has ended.
+    Not those of `getExecutorMemoryStatus`: a block manager may stay there for minutes after its executor has ended. Nor
+    those that Spark has asked its cluster manager to end: one whose host does not answer stays listed for two minutes.
     """
-    scheduler = sc._jsc.sc().taskScheduler()
-    return [executor for executor in _listed(sc) if scheduler.isExecutorAlive(executor)]
+    backend = sc._jsc.sc().schedulerBackend()
+    return [executor for executor in _listed(sc) if backend.isExecutorActive(executor)]
 
 
 def lost(sc: SparkContext) -> list[str]:
@@ -50,8 +51,16 @@ def lost(sc: SparkContext) -> list[str]:
     On YARN it asks, and lists them until it is told: for ten minutes where their host is gone. None is started in their
     place before that.
     """
-    alive = executors(sc)
-    return [executor for executor in _listed(sc) if executor not in alive]
+    scheduler = sc._jsc.sc().taskScheduler()
+    return [executor for executor in _listed(sc) if not scheduler.isExecutorAlive(executor)]
+
+
+def on_host_of(sc: SparkContext, executor: str) -> list[str]:
+    """The ids of the executors on the same host as this one, itself among them."""
+    listed = sc._jsc.sc().statusStore().executorList(True)
+    summaries = [listed.apply(index) for index in range(listed.size())]
+    hosts = {str(summary.id()): str(summary.hostPort()).rpartition(":")[0] for summary in summaries}
+    return [one for one in executors(sc) if hosts.get(one) == hosts.get(executor)]
 
 
 def _listed(sc: SparkContext) -> list[str]:

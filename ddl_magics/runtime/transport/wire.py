@@ -7,6 +7,7 @@ certificate, connections are encrypted by tls.py, below the handshake; docs/secu
 from __future__ import annotations
 
 import collections
+import errno
 import json
 import socket
 import ssl
@@ -71,6 +72,7 @@ class Channel:
         self._sending = threading.Lock()
         self._receiving = threading.Lock()
         self._closed = False
+        self._unanswered = False
 
     def send(self, kind: int, *buffers: Buffer) -> None:
         """Sends one frame. Its payload is the concatenation of `buffers`, which are not copied.
@@ -156,14 +158,20 @@ class Channel:
                 # Python's own timeout has no errno. The system's, after unanswered probes, has one: the peer is lost.
                 if between_frames and isinstance(error, socket.timeout) and error.errno is None:
                     raise
+                self._unanswered = error.errno in (errno.ETIMEDOUT, errno.EHOSTUNREACH)
                 hang_up(self.socket)
                 raise self._connection_lost(error_text(error)) from error
             if not count:
                 raise self._connection_lost("connection closed")
             view, between_frames = view[count:], False
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the connection has ended because the peer's host did not answer."""
+        return self._unanswered or link_watch.was_cut(self.socket)
+
     def _connection_lost(self, reason: str) -> ConnectionLost:
-        if link_watch.was_cut(self.socket):
+        if self.is_cut:
             reason = "its host does not answer"
         return ConnectionLost("%s: %s" % (describe(self.peer), "closed by this side" if self._closed else reason))
 

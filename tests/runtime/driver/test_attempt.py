@@ -13,6 +13,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from support import jobs
 from support.fake_cluster import steps
+from support.until import until
 
 from ddl_magics.runtime import events
 from ddl_magics.runtime.driver import attempt as attempts
@@ -29,7 +30,7 @@ class Channel:
 
     def __init__(self, rank, number):
         self.peer, self.address = wire.Identity("supervisor", rank, number), ("h", 1)
-        self.sent, self.incoming = [], queue.Queue()
+        self.sent, self.incoming, self.is_cut = [], queue.Queue(), False
 
     def send_json(self, kind, value):
         self.sent.append((kind, value))
@@ -50,6 +51,8 @@ class Channel:
 
 class Jobs:
     """In the place of `RankJobs`."""
+
+    logs = None
 
     def __init__(self):
         self.configs = []
@@ -308,16 +311,39 @@ def test_a_stop_while_a_rank_is_restarted_waits_for_the_steps_of_the_others(star
 
 def test_a_rank_lost_with_the_session_is_told_as_the_end_of_the_session(start):
     ranks = start()
-    ranks.attempt._jobs.loss_of = lambda executor: "its node was lost"
+    ranks.attempt._jobs.loss_of, ranks.attempt._jobs.logs = lambda executor: "its node was lost", "`yarn logs`"
     result = judge(AttemptRecord(2, lost={1: "h"}), 0.0)
     for end, message, death in [
-        (None, "rank 1 on h: its executor was lost: its node was lost", True),
+        (None, "rank 1 on h: its executor was lost: its node was lost; see `yarn logs`", True),
         ("the session has ended: begin another", "the session has ended: begin another", False),
     ]:
         ranks.attempt._jobs.session_end = lambda end=end: end
         explained = ranks.attempt.explain(result)
         assert (explained.state, explained.message) == ("FAILED", message)
         assert bool(explained.death) == death, "another attempt in that session cannot do better"
+
+
+@pytest.mark.parametrize("strategy", ["ps", "allreduce"])
+@pytest.mark.parametrize("cut", [True, False])
+def test_the_executors_of_a_host_that_does_not_answer_are_replaced(start, strategy, cut):
+    ranks, replaced, said = start(strategy), [], threading.Event()
+    ranks.attempt._jobs.replace_on_host_of = replaced.append
+    ranks.attempt._jobs.loss_of = lambda executor: None
+    ranks.attempt._jobs.session_end = lambda: None
+    ranks.attempt._notice = lambda rank, level, message: said.set()
+    for channel in ranks.train():
+        channel.is_cut = cut
+    ranks.attempt.on_event(1, events.make("worker", 1, host="h", pid=1, device="cpu", state="RUNNING", executor="7"))
+    channel.close()
+    until(lambda: ranks.attempt._record.lost, 5)
+    if strategy == "ps":
+        ranks.attempt._restart_dead_ranks()
+        assert said.wait(5 if cut else 0.2) == cut
+        assert not ranks.attempt._cut, "the next one is another"
+    else:
+        message = ranks.attempt.explain(judge(ranks.attempt._record, 0.0)).message
+        assert ("its executor was lost: its host does not answer" in message) == cut
+    assert replaced == (["7"] if cut else [])
 
 
 def test_a_stop_that_comes_when_the_run_has_ended_says_nothing(start):

@@ -68,6 +68,7 @@ def test_a_cut_link_is_noticed_while_data_are_on_their_way(short, tmp_path):
             thread.join(15)
             seconds = time.monotonic() - began
             peer.kill()
+            assert acceptor.channels[0].is_cut
     assert errors == ["rank 0: its host does not answer"] and seconds < 8
 
 
@@ -76,7 +77,7 @@ def test_a_peer_that_does_not_read_is_alive(short):
         peer = wire.connect(acceptor.address, CREDENTIALS, RANK, DRIVER, 5)
         thread, errors = sending(*acceptor.wait_for())
         thread.join(5)
-        assert thread.is_alive() and not errors
+        assert thread.is_alive() and not errors and not acceptor.channels[0].is_cut
         peer.close(0)
         thread.join(5)
         assert not thread.is_alive()
