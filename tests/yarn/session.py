@@ -6,9 +6,11 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 from support.launch import Reports
 from support.paths import environment
+from support.processes import completed
 from yarn import rig
 
 MARKS = [
@@ -24,6 +26,15 @@ x = np.random.default_rng(0).normal(size=(256, 4)).astype("float32")
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 model.fit(x, x.sum(1), batch_size=64, epochs=2, verbose=0)
+"""
+#: In float64, on rows of its own; `dataset` has them in another order.
+ROWS, EPOCHS = 240, 4
+MODEL = """
+import keras, numpy as np
+keras.config.set_floatx("float64")
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
+model.set_weights([np.sin(np.arange(w.size) + 1.0).reshape(w.shape) for w in model.get_weights()])
+model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
 """
 #: An epoch takes a second, so that there is one in which something may happen.
 SLOW = """
@@ -49,6 +60,25 @@ def without_master(yarn):
         if containers and not [name for name in containers if name.endswith("_000001")]:
             return node
     raise AssertionError("all hosts have an ApplicationMaster, or no container")
+
+
+def alone(cell):
+    """(weights, losses) that plain Keras learns in one process from a cell whose training is called `fit`."""
+    tell = "import json; print(json.dumps([[w.tolist() for w in model.get_weights()], fit.history['loss']]))"
+    return json.loads(completed([sys.executable, "-c", f"{cell}\n{tell}"], env=environment()).stdout.splitlines()[-1])
+
+
+def assert_equal(weights, losses, expected):
+    """They are what `alone` says, to 1e-9."""
+    assert len(weights) == len(expected[0]) and len(losses) == EPOCHS
+    assert all(np.abs(np.subtract(*pair)).max() < 1e-9 for pair in zip(weights, expected[0], strict=True))
+    assert losses == pytest.approx(expected[1], rel=1e-9)
+
+
+def trained_rows(events):
+    """How many rows the steps of each of two ranks had."""
+    steps = [event for event in events if event["kind"] == "steps"]
+    return [sum(event["rows"] for event in steps if event["rank"] == rank) for rank in (0, 1)]
 
 
 class Session:
