@@ -92,12 +92,16 @@ class Yarn:
             "spark.executor.memory": "512m",
             "spark.executor.memoryOverhead": f"{worker_mib}m",
             "spark.yarn.am.memory": "512m",
+            "spark.ui.showConsoleProgress": "false",
             "spark.yarn.jars": f"local:{Path(pyspark.__file__).parent}/jars/*",
         }
 
     @contextlib.contextmanager
-    def livy(self, state, mode):
-        """A Livy on the first host. state: its folder; mode: `cluster` or `client`, where its drivers are."""
+    def livy(self, state, mode, **more):
+        """A Livy on the first host. state: its folder; mode: `cluster` or `client`, where its drivers are.
+
+        more: Spark's settings besides the rig's.
+        """
         python, address = livy_rig.CLUSTER / "bin" / "python", self.head
         settings = self.settings(2)
         ours = {
@@ -122,7 +126,7 @@ class Yarn:
             conf={"livy.spark.deploy-mode": mode, "livy.rsc.rpc.server.address": address},
             environment={**self.environment(), "SPARK_LOCAL_IP": address, "SPARK_LOCAL_HOSTNAME": address},
             host=livy_rig.Host(address, tuple(self.hosts.command(HEAD))),
-            spark={**settings, **ours},
+            spark={**settings, **ours, **more},
         )
         try:
             yield server
@@ -381,15 +385,16 @@ def main():
     """`start` and `stop` of `make yarn`; `keep` is the process in between."""
     parser = argparse.ArgumentParser(description="A real YARN and HDFS on this machine, for trying out.")
     parser.add_argument("action", choices=["start", "stop", "keep"])
-    action = parser.parse_args().action
+    parser.add_argument("--livy", choices=["cluster", "client"], help="with a Livy, whose drivers are in this mode")
+    options = parser.parse_args()
     try:
-        return {"start": _start, "stop": _stop, "keep": _keep}[action]()
+        return _stop() if options.action == "stop" else {"start": _start, "keep": _keep}[options.action](options.livy)
     except RigError as error:
         print(f"yarn: {error}", file=sys.stderr)
         return 1
 
 
-def _start():
+def _start(livy):
     if problem := obstacle():
         raise RigError(problem)
     if _keeper() is None:
@@ -397,7 +402,7 @@ def _start():
         STATE.mkdir(parents=True)
         with open(STATE / "rig.log", "wb") as log:
             keeper = subprocess.Popen(
-                [sys.executable, "-m", "yarn.rig", "keep"],
+                [sys.executable, "-m", "yarn.rig", "keep", *(["--livy", livy] if livy else [])],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -412,6 +417,8 @@ def _start():
     known = json.loads(KNOWN.read_text())
     print(f"YARN answers at {known['pages']}, HDFS at {known['uri']} (make yarn-stop takes them down)")
     print(f"a session there: . {VARIABLES}, then SparkSession.builder.getOrCreate()")
+    if known["livy"]:
+        print(f"Livy answers at {known['livy']}: %ddl use livy {known['livy']}")
     return 0
 
 
@@ -430,10 +437,12 @@ def _stop():
     return 0
 
 
-def _keep():
+def _keep(livy):
     """Hold a rig until SIGTERM. Its files stay until the next one."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with contextlib.suppress(KeyboardInterrupt), Yarn(STATE / "files") as yarn:
+    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
+        yarn = stack.enter_context(Yarn(STATE / "files"))
+        server = stack.enter_context(yarn.livy(STATE / "livy", livy)) if livy else None
         spark = STATE / "spark"
         spark.mkdir()
         lines = [f"{name} {value}\n" for name, value in yarn.settings(2).items()]
@@ -441,6 +450,7 @@ def _keep():
         variables = {**yarn.environment(), "SPARK_CONF_DIR": str(spark), "PYSPARK_PYTHON": sys.executable}
         VARIABLES.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()))
         known = {"pid": os.getpid(), "uri": yarn.uri, "pages": f"http://{yarn.head}:{HTTP}"}
+        known["livy"] = server and server.url
         part = KNOWN.with_suffix(".part")
         part.write_text(json.dumps(known))
         part.rename(KNOWN)
