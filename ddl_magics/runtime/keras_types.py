@@ -38,3 +38,16 @@ def is_along_rows(axes: Any) -> bool:
 def inner_optimizer(optimizer: Optimizer) -> Optimizer:
     """The optimizer inside a LossScaleOptimizer; any other optimizer itself."""
     return getattr(optimizer, "inner_optimizer", optimizer)
+
+
+def array_of(variable: Variable) -> Any:
+    """The value of a variable without a copy, which would take seconds, and its memory, for a large one.
+
+    Nothing may write to it.
+    """
+    import numpy as np
+
+    resource: Any = getattr(variable, "_value", variable)  # Keras 3 has a variable of TensorFlow
+    tensor = resource.value() if callable(getattr(resource, "value", None)) else variable
+    view = getattr(tensor, "_numpy", None)
+    return np.asarray(view() if view is not None else variable)

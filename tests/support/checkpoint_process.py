@@ -39,6 +39,8 @@ def main(source, folder, positions, every):
     )
     rank = Rank(config, NoChannel())
     checkpointing.LEAST_SECONDS, checkpointing.MOST_OF_THE_TIME = 0, float("inf")
+    if int(every):  # in other processes, those of small states, which are copied first
+        checkpointing.MOST_COPIED_BYTES = 0
 
     def keep(path, position):
         name = f"{position.fit}-{position.epoch}-{position.step}-{position.complete:d}.npz"

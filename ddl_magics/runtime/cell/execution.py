@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import difflib
 import functools
 import json
 import os
 import sys
 import types
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Sequence, Tuple
 
 from ..data import file_share, rank_data, share_files, transform
 from ..data.all_rows import AllRows
 from ..files import names as file_names
 from ..files import written
-from ..keras_types import Dataset, Metric, Model
+from ..keras_types import Dataset, Metric, Model, array_of
 from ..monitoring import at_training
 from ..random_streams import CellStreams, Streams
 from ..rank.rank import Rank
@@ -537,7 +538,7 @@ def _report_models(rank: Rank, namespace: dict[str, Any]) -> Sequence[Model]:
     models = rank.models if cluster is None else cluster.models(rank.models, namespace)
     for index, model in enumerate(models):
         weights = os.path.join(config.scratch, "weights-%d.npz" % index)
-        np.savez(weights, *[np.asarray(value) for value in model.get_weights()])
+        np.savez(weights, *_weights(model))
         rank.reporter.send_artifact(prefix + "weights-%d.npz" % index, weights)
         path = os.path.join(config.scratch, "captured-%d.keras" % index)
         problem = _save(model, path)
@@ -549,10 +550,35 @@ def _report_models(rank: Rank, namespace: dict[str, Any]) -> Sequence[Model]:
     return models
 
 
+def _weights(model: Model) -> Sequence[Any]:
+    """The arrays of `model.get_weights`, without a copy of all of them in memory."""
+    import numpy as np
+
+    if all(hasattr(weight, "assign") and hasattr(weight, "shape") for weight in model.weights):
+        return [array_of(weight) for weight in model.weights]
+    return [np.asarray(value) for value in model.get_weights()]  # tables of Keras 2 are among them
+
+
+@contextlib.contextmanager
+def _without_copies_in_memory() -> Iterator[None]:
+    """Keras 3 writes weights and the optimizer's state to the disk; it has all of them in memory first, if they fit."""
+    saving: Any = sys.modules.get("keras.src.saving.saving_lib")
+    chooses = getattr(saving, "is_memory_sufficient", None)
+    if chooses is None:
+        yield
+        return
+    saving.is_memory_sufficient = lambda model: False
+    try:
+        yield
+    finally:
+        saving.is_memory_sufficient = chooses
+
+
 def _save(model: Any, path: str) -> str | None:
     """Write a model as a .keras file; why it cannot be, or None. Its training has ended well in either case."""
     try:
-        type(model).save(model, path)  # not the cell's own attribute `save`
+        with _without_copies_in_memory():
+            type(model).save(model, path)  # not the cell's own attribute `save`
     except Exception as error:  # of the cell's own layers, of many kinds
         return "cannot be saved as a .keras file (%s)" % error
     return None

@@ -8,8 +8,12 @@ import numpy as np
 
 from .. import strategies
 from ..collectives.announcement import EPOCH, USER, WEIGHTS
+from ..keras_types import array_of
 from ..rank.peers import Peers
 from ..stopping import STOP_FIT
+
+#: Weights that are sent at once.
+GROUP_BYTES = 16 << 20
 
 
 def flat(variables: Sequence[Any]) -> np.ndarray:
@@ -67,7 +71,29 @@ def broadcast_weights(peers: Peers, weights: Sequence[Any]) -> None:
     Shapes and dtypes must be the same on all ranks. `Diverged` names a rank that is elsewhere, `PeerLost` one
     that left.
     """
-    values = [np.ascontiguousarray(np.asarray(variable)) for variable in weights]
+    for group in _groups(weights):
+        _broadcast(peers, group)
+
+
+def _groups(weights: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """Those that are sent at once, which is in memory once more: of `GROUP_BYTES`, or a single one. At least one group.
+
+    All ranks make the same ones.
+    """
+    group: list[Any] = []
+    free_bytes = GROUP_BYTES
+    for variable in weights:
+        size = array_of(variable).nbytes
+        if group and size > free_bytes:
+            yield group
+            group, free_bytes = [], GROUP_BYTES
+        group.append(variable)
+        free_bytes -= size
+    yield group
+
+
+def _broadcast(peers: Peers, weights: Sequence[Any]) -> None:
+    values = [np.ascontiguousarray(array_of(variable)) for variable in weights]
     flat = np.concatenate([value.reshape(-1).view(np.uint8) for value in values] or [np.zeros(0, np.uint8)])
     peers.collective.broadcast(flat, peers.announcement(WEIGHTS))
     if peers.config.is_chief:

@@ -7,7 +7,6 @@ step, of its last checkpoint. All ranks restore the state of the chief, which se
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 import threading
@@ -38,8 +37,14 @@ LEAST_SECONDS = 1.0
 MOST_OF_THE_TIME = 0.05
 #: The largest checkpoint that is streamed to the driver.
 MAX_BYTES = 2 << 30
+#: A larger one is written while the training waits; of others a copy is, in a thread.
+MOST_COPIED_BYTES = 64 << 20
+#: Of a checkpoint that the chief sends to the other ranks, what is in memory at once.
+BLOCK_BYTES = 16 << 20
 
 FOLDER = "checkpoints"
+#: Before the number of a metric's state, in a checkpoint's names.
+_METRICS = "metrics/"
 
 _NO_BEST_FILE = (
     "%s: the checkpoint does not have this file of the best epoch (one file, and with the model's state at most 2 GB): "
@@ -89,19 +94,27 @@ class Checkpoints:
 
     def _load(self, position: Position) -> tuple[Metadata, Arrays]:
         """The chief's (about, arrays), on all ranks that meet in collectives; what the driver knows on the others."""
-        config, peers, content = self._config, self.rank.peers, b""
-        if config.is_chief:
-            with open(os.path.join(config.scratch, FOLDER, position.file), "rb") as file:
-                content = file.read()
-        if peers.ring is not None:
-            size = np.array([len(content)], np.int64)
-            peers.ring.broadcast(size, peers.announcement(announcement.WEIGHTS))
-            buffer = np.frombuffer(content, np.uint8).copy() if config.is_chief else np.empty(int(size[0]), np.uint8)
-            peers.ring.broadcast(buffer, peers.announcement(announcement.WEIGHTS))
-            content = buffer.tobytes()
+        config = self._config
+        path = os.path.join(config.scratch, FOLDER, position.file)
+        if self.rank.peers.ring is not None:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            self._broadcast(path)
         elif not config.is_chief:
             return dict(position._asdict(), steps=None, history={}, callbacks=[]), {}
-        return checkpoint.read(io.BytesIO(content))
+        return checkpoint.read(path)
+
+    def _broadcast(self, path: str) -> None:
+        """Write the chief's file to the same path of every other rank's folder."""
+        peers, is_chief = self.rank.peers, self._config.is_chief
+        size = np.array([os.path.getsize(path) if is_chief else 0], np.int64)
+        peers.collective.broadcast(size, peers.announcement(announcement.WEIGHTS))
+        with open(path, "rb" if is_chief else "wb") as file:
+            for begin in range(0, int(size[0]), BLOCK_BYTES):
+                count = min(BLOCK_BYTES, int(size[0]) - begin)
+                block = np.frombuffer(file.read(count), np.uint8).copy() if is_chief else np.empty(count, np.uint8)
+                peers.collective.broadcast(block, peers.announcement(announcement.WEIGHTS))
+                if not is_chief:
+                    file.write(block.data)
 
 
 class FitCheckpoints:
@@ -172,6 +185,8 @@ class FitCheckpoints:
             self._restore_rate(model)
         for path in self._callbacks.restore(self._metadata["callbacks"], self._arrays):
             self._rank.reporter.notice_once("warning", _NO_BEST_FILE % path)
+        # The others have been put back, and are as large as the model and its optimizer.
+        self._arrays = {name: array for name, array in self._arrays.items() if name.startswith(_METRICS)}
         if not self.skipped and not self._rejoins:
             epochs = self._metadata["epoch"] - self._first_epoch
             self._access.fast_forward(max(0, epochs), self._metadata["steps"], self._metadata["step"])
@@ -195,7 +210,7 @@ class FitCheckpoints:
         """In the first epoch, if that had begun: what the metrics had counted, on the chief for all."""
         if self._metadata.get("step") and self._config.is_chief:
             for i, variable in enumerate(_metric_states(model)):
-                variable.assign(self._arrays["metrics/%d" % i])
+                variable.assign(self._arrays[_METRICS + str(i)])
 
     def end_epoch(self, model: Model, epoch: int, logs: Any, is_last_epoch: bool) -> None:
         self._steps = self._rank.progress.step
@@ -219,7 +234,7 @@ class FitCheckpoints:
         if self._config.is_chief:
             bounds = np.cumsum([state.size for state in states])[:-1]
             summed = [values.reshape(state.shape) for values, state in zip(np.split(flat[:counted], bounds), states)]
-            arrays = {"metrics/%d" % i: array for i, array in enumerate(summed)}
+            arrays = {_METRICS + str(i): array for i, array in enumerate(summed)}
             self._take(model, Position(self._rank.progress.fit, epoch, step, False), arrays)
 
     def complete(self, model: Model, history: Any) -> None:
@@ -328,19 +343,33 @@ class _Sender:
             return
         if self._thread is not None:
             self._thread.join()
-        self._thread = threading.Thread(target=self._send, args=(position, metadata, arrays), daemon=True)
+        path = os.path.join(self._config.scratch, "leaving-" + position.file)
+        copies: Arrays | None = None
+        if size <= MOST_COPIED_BYTES:
+            copies = {name: np.array(array) for name, array in arrays.items()}
+        else:
+            try:
+                checkpoint.write(path, metadata, arrays)
+            except OSError as error:
+                return _print(error)
+        self._thread = threading.Thread(target=self._send, args=(path, position, metadata, copies), daemon=True)
         self._thread.start()
 
-    def _send(self, position: Position, metadata: Metadata, arrays: Arrays) -> None:
-        path = os.path.join(self._config.scratch, "leaving-" + position.file)
+    def _send(self, path: str, position: Position, metadata: Metadata, arrays: Arrays | None) -> None:
+        """arrays: None where the file is there already."""
         try:
-            checkpoint.write(path, metadata, arrays)
+            if arrays is not None:
+                checkpoint.write(path, metadata, arrays)
             self._reporter.send_checkpoint(path, position)
             os.unlink(path)
         except wire.ConnectionLost:
             pass  # the driver is gone
         except OSError as error:
-            print("a checkpoint could not be written: %s" % error, file=sys.stderr)
+            _print(error)
+
+
+def _print(error: OSError) -> None:
+    print("a checkpoint could not be written: %s" % error, file=sys.stderr)
 
 
 def _metric_states(model: Model) -> list[Variable]:

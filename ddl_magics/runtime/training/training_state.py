@@ -8,7 +8,7 @@ from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ..keras_types import Model, Variable
+from ..keras_types import Model, Variable, array_of
 from . import best_files
 from .keras_access import KerasAccess
 
@@ -21,9 +21,9 @@ class CheckpointMismatch(Exception):
 
 
 def of_model(model: Model, access: KerasAccess) -> dict[str, np.ndarray]:
-    """{name: array}, copies: the weights, the optimizer's variables, and the seeds of dropout and noise layers."""
+    """{name: array}, no copies: the weights, the optimizer's variables, and the seeds of dropout and noise layers."""
     groups = _groups(model, access)
-    return {_key(group, i): np.asarray(variable).copy() for group in groups for i, variable in enumerate(groups[group])}
+    return {_key(group, i): array_of(variable) for group in groups for i, variable in enumerate(groups[group])}
 
 
 def put_in_model(model: Model, access: KerasAccess, arrays: Arrays, source: str) -> None:

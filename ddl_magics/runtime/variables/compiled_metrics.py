@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterator, Sequence
 
-from ..keras_types import Metric, Model, Variable
+from ..keras_types import Metric, Model, Variable, array_of
 from ..training import metric_shapes
 from . import keras_attributes
-from .keras_state import array_of
 from .trained import CannotRestore
 
 

@@ -10,7 +10,7 @@ import functools
 import itertools
 from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence, Tuple
 
-from ..keras_types import Layer, Model, Variable
+from ..keras_types import Layer, Model, Variable, array_of
 from . import fingerprint, keras_attributes
 from .trained import CannotRestore
 
@@ -92,16 +92,6 @@ def owners(value: Any) -> keras_attributes.Owners:
     """Whose attributes are compared: a layer or model and all layers in it; an optimizer, a metric."""
     names = ("Layer", "Optimizer", "BaseOptimizer", "Metric")
     return keras_attributes.owners_of(value, layers(value)) if any(is_a(value, name) for name in names) else {}
-
-
-def array_of(variable: Variable) -> Any:
-    """Its value without a copy, which would take seconds for a large one."""
-    import numpy as np
-
-    resource: Any = getattr(variable, "_value", variable)  # Keras 3 has a variable of TensorFlow
-    tensor = resource.value() if callable(getattr(resource, "value", None)) else variable
-    view = getattr(tensor, "_numpy", None)
-    return np.asarray(view() if view is not None else variable)
 
 
 def layers(value: Any) -> Sequence[Layer]:

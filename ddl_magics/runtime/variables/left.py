@@ -9,7 +9,7 @@ import types
 import zipfile
 from typing import Any, Collection, Mapping, Sequence
 
-from ..keras_types import Model, is_of_keras
+from ..keras_types import Model, array_of, is_of_keras
 from ..random_streams import CellStreams
 from . import cell_names, compiled_metrics, fingerprint, generators, keras_attributes, keras_state, parts
 from .definitions import CellDefinitions
@@ -267,7 +267,7 @@ def can_change(value: Any) -> bool:
 def size(value: Any, depth: int = 3) -> int:
     """About how many bytes the value is."""
     if keras_state.has_state(value):
-        return sum(keras_state.array_of(variable).nbytes for variable in keras_state.variables(value))
+        return sum(array_of(variable).nbytes for variable in keras_state.variables(value))
     if hasattr(value, "nbytes") and isinstance(value.nbytes, int):
         return int(value.nbytes)
     if type(value).__name__ == "DataFrame" and type(value).__module__.startswith("pandas."):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -112,14 +111,15 @@ def _restore_optimizer(model: Model, path: str, compiled: Any, optimizer: Optimi
         raise CannotRestore("compile it again")
     import h5py
 
-    with zipfile.ZipFile(path) as archive:
-        stored = archive.read("model.weights.h5")
-    with h5py.File(io.BytesIO(stored), "r") as file:
-        if "optimizer" in file:
-            if not _fits(optimizer, file["optimizer"]):
-                optimizer.build(model.trainable_variables)
-            for variable, array in list(_states(optimizer, file["optimizer"])):
-                variable.assign(array)
+    with tempfile.TemporaryDirectory() as folder:  # in memory, it would take that of model and optimizer once more
+        with zipfile.ZipFile(path) as archive:
+            extracted = archive.extract("model.weights.h5", folder)
+        with h5py.File(extracted, "r") as file:
+            if "optimizer" in file:
+                if not _fits(optimizer, file["optimizer"]):
+                    optimizer.build(model.trainable_variables)
+                for variable, array in list(_states(optimizer, file["optimizer"])):
+                    variable.assign(array)
 
 
 def _set_hyperparameters(model: Model, optimizer: Any, stored: Any) -> None:
