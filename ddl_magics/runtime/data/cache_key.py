@@ -17,7 +17,8 @@ import re
 from typing import TYPE_CHECKING, Any, Iterator, List
 from urllib.parse import unquote, urlsplit
 
-from . import by_value
+from . import by_value, created_frames
+from .frame_parts import NotKnown, elements, hashed, name_of
 
 if TYPE_CHECKING:
     from .plan import DataPlan
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 _CATALYST = "org.apache.spark.sql.catalyst."
 _FILES = "org.apache.spark.sql.execution.datasources."
 _ML = "org.apache.spark.ml."
+#: The leaf of a frame whose rows are an RDD's: created_frames.py tells those of `createDataFrame`.
+_ROWS = "org.apache.spark.sql.execution.LogicalRDD"
 #: Expressions whose value is another one each time, or in another place.
 _CHANGING = {
     "Rand": "rand()",
@@ -60,10 +63,6 @@ _SUBQUERIES = {"ScalarSubquery", "LateralSubquery", "ListQuery", "InSubquery", "
 _DESCRIBED_LEAVES = {"Range", "OneRowRelation", "CTERelationRef"}
 #: What a number of an expression carries of the JVM that gave it.
 _OF_JVM = re.compile(r',?"jvmId":"[0-9a-f-]*"')
-
-
-class NotKnown(Exception):
-    """Why the rows are not kept: words that follow a colon."""
 
 
 def of_plan(plan: DataPlan) -> str:
@@ -113,11 +112,17 @@ def _frame_texts(frame: DataFrame) -> Iterator[str]:
         yield from _closures(jvm, analyzed)
     elif not _is_deterministic(analyzed):
         raise NotKnown("it has a value that is another one each time")
-    for leaf in _elements(analyzed.collectLeaves()):
-        yield from _leaf_texts(jvm, leaf)
+    for node in _nodes(analyzed):
+        if name_of(node) == "Sample" and name_of(node.child()) != "Sort":  # which randomSplit has below it
+            raise NotKnown("sample() may take other rows each time")
+    for leaf in elements(analyzed.collectLeaves()):
+        if name_of(leaf) == "LogicalRDD":
+            yield from created_frames.texts(frame, leaf.rdd())
+        else:
+            yield from _leaf_texts(jvm, leaf)
     yield from _settings(frame)
-    for leaf in _elements(execution.withCachedData().collectLeaves()):
-        if _name_of(leaf) == "InMemoryRelation":
+    for leaf in elements(execution.withCachedData().collectLeaves()):
+        if name_of(leaf) == "InMemoryRelation":
             # df.cache(): the rows are those of the time when Spark read them, and are gone with the session.
             yield str(frame._sc.applicationId)
             yield str(jvm.java.lang.System.identityHashCode(leaf.cacheBuilder()))
@@ -151,9 +156,9 @@ def _whole_text(plan: Any) -> str:
 
 def _check(classes: set[str]) -> None:
     """Raises `NotKnown` for a plan with a part that is not known to be described in full."""
-    simple = {name.rpartition(".")[2]: name for name in sorted(classes)}
-    if "LogicalRDD" in simple or "ExternalRDD" in simple:
-        raise NotKnown("its rows are an RDD's, as createDataFrame makes them: write them to Parquet, and read that")
+    simple = {name.rpartition(".")[2]: name for name in sorted(classes) if name != _ROWS}
+    if "ExternalRDD" in simple:
+        raise NotKnown(created_frames.OF_RDD)
     for name, class_name in simple.items():
         if name in _CHANGING:
             raise NotKnown("%s has another value each time" % _CHANGING[name])
@@ -166,9 +171,9 @@ def _check(classes: set[str]) -> None:
 
 
 def _leaf_texts(jvm: Any, leaf: Any) -> Iterator[str]:
-    name = _name_of(leaf)
+    name = name_of(leaf)
     if name == "LocalRelation":
-        yield _hashed(jvm, leaf.data())
+        yield hashed(jvm, leaf.data())
     elif name == "LogicalRelation":
         yield from _relation_texts(jvm, leaf.relation())
     elif name not in _DESCRIBED_LEAVES:  # Hive's tables, for example, and the results of commands
@@ -221,40 +226,22 @@ def _statuses(jvm: Any, uris: List[str]) -> Iterator[str]:
                 yield json.dumps([location, status.getLen(), status.getModificationTime()])
 
 
+def _nodes(plan: Any) -> Iterator[Any]:
+    waiting = [plan]
+    while waiting:
+        node = waiting.pop()
+        waiting += elements(node.children())
+        yield node
+
+
 def _closures(jvm: Any, plan: Any) -> Iterator[str]:
     """The functions of Spark's own ML library in a plan, with what they have learnt. `NotKnown` for others."""
-    nodes, expressions = [plan], []
-    while nodes:
-        node = nodes.pop()
-        nodes += _elements(node.children())
-        expressions += _elements(node.expressions())
+    expressions = [expression for node in _nodes(plan) for expression in elements(node.expressions())]
     while expressions:
         expression = expressions.pop()
-        expressions += _elements(expression.children())
-        if _name_of(expression) == "ScalaUDF":
+        expressions += elements(expression.children())
+        if name_of(expression) == "ScalaUDF":
             function = expression.function()
             if not function.getClass().getName().startswith(_ML):
                 raise NotKnown("it calls a function of its own (ScalaUDF), whose code may change")
-            yield _hashed(jvm, function)
-
-
-def _hashed(jvm: Any, value: Any) -> str:
-    """The SHA-256 of a serializable object of the JVM."""
-    digest = jvm.java.security.MessageDigest.getInstance("SHA-256")
-    counted = jvm.java.security.DigestOutputStream(jvm.java.io.ByteArrayOutputStream(), digest)
-    stream = jvm.java.io.ObjectOutputStream(counted)
-    try:
-        stream.writeObject(value)
-        stream.close()
-    except Exception as error:  # Py4J's
-        raise NotKnown("its values cannot be compared") from error
-    return bytes(digest.digest()).hex()
-
-
-def _elements(sequence: Any) -> List[Any]:
-    """The elements of a Scala Seq."""
-    return [sequence.apply(index) for index in range(sequence.size())]
-
-
-def _name_of(value: Any) -> str:
-    return str(value.getClass().getSimpleName())
+            yield hashed(jvm, function)

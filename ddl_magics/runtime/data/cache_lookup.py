@@ -11,6 +11,7 @@ from ..spark import jvm_gateway, located, spark_error
 from . import by_value, cache_folder, cache_key
 from .cache_option import CacheOption
 from .columns import is_spark
+from .frame_parts import NotKnown
 
 if TYPE_CHECKING:
     from ..spark.pyspark_types import Rdd, SparkContext
@@ -73,7 +74,7 @@ def look(sc: SparkContext, plan: DataPlan, group: str) -> tuple[CacheContents | 
     try:
         key = cache_key.of_plan(plan)
         hosts, answers = _ask(sc, plan.cache, group, "look", key)
-    except cache_key.NotKnown as error:
+    except NotKnown as error:
         return None, ["--data %s is not kept for later runs: %s" % (plan.name, error)]
     except Exception as error:  # Py4J's, of many kinds
         return None, ["--cache: it is not used: %s" % spark_error.cause(error)]

@@ -1,5 +1,6 @@
 """The cache of --data on a real Spark: hit, partial hit and miss give the same batches, and other rows another key."""
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from support import launch, paths
 from support.feeds import flip_bit, spec
 from support.refusals import one_line
 
-from ddl_magics.runtime.data import cache_folder, cache_key, feed
+from ddl_magics.runtime.data import cache_folder, cache_key, created_frames, feed
 from ddl_magics.runtime.data.columns import DataError
 from ddl_magics.runtime.data.plan import DataPlan
 
@@ -44,9 +45,9 @@ def entries(folder):
 def test_a_hit_a_partial_hit_and_a_miss_give_the_same_batches(spark, tmp_path):
     frame, folder = table(spark, tmp_path / "table"), tmp_path / "cache"
 
-    def run():
+    def run(of=frame):
         options = {"data": "df", "label": "y", "batch_size": 32, "validation": 0.2, "cache": str(folder)}
-        ended = launch.finished(spark, CELL, {"df": frame}, **options)
+        ended = launch.finished(spark, CELL, {"df": of}, **options)
         jobs = spark.sparkContext.statusTracker().getJobIdsForGroup("ddl_magics " + ended.run)
         told = [event["message"] for event in ended.of_kind("notice") if "cache" in event["message"]]
         return ended, [ended.logs(rank) for rank in range(2)], len(jobs), told
@@ -77,6 +78,17 @@ def test_a_hit_a_partial_hit_and_a_miss_give_the_same_batches(spark, tmp_path):
         event["message"] for event in found_out.of_kind("state")
     ]
     assert share.read_bytes() == stored
+
+    # Rows that createDataFrame has made are made again, and known again.
+    rows = [tuple(row) for row in frame.collect()]
+    _, expected, jobs, _ = run(spark.createDataFrame(rows, frame.schema))
+    assert jobs == 2
+    _, given, jobs, told = run(spark.createDataFrame(rows, frame.schema))
+    assert (given, jobs) == (expected, 1)
+    assert len(told) == 1 and told[0].startswith("--data df: from the cache, made ")
+    rows[0] = (*rows[0][:2], rows[0][2] + 1.0)
+    _, given, jobs, told = run(spark.createDataFrame(rows, frame.schema))
+    assert jobs == 2 and given != expected and not told
 
 
 def key(frame, **changes):
@@ -159,10 +171,7 @@ def test_what_may_change_is_not_kept_and_the_notice_says_so(spark):
         (numbers.where("id > (select count(*) from range(3))"), "it has a subquery in an expression"),
         (numbers.selectExpr("id", "y", "current_database() x"), "current_database() has another value each time"),
         (numbers.withColumn("x", plus_one("id")), "it calls a function of its own (PythonUDF), whose code may change"),
-        (
-            spark.createDataFrame([(1, 0), (2, 1)], ["x", "y"]),
-            "its rows are an RDD's, as createDataFrame makes them: write them to Parquet, and read that",
-        ),
+        (spark.sparkContext.parallelize([(1, 0), (2, 1)]).toDF(["x", "y"]), created_frames.OF_RDD),
     ):
         plan = DataPlan(frame, spec(cache="on"), {})
         assert one_line(cache_key.NotKnown, cache_key.of_plan, plan) == reason
@@ -173,6 +182,91 @@ def test_what_may_change_is_not_kept_and_the_notice_says_so(spark):
     stream = spark.readStream.format("rate").load().selectExpr("value id", "value y")
     with pytest.raises(DataError, match="df streams, and training needs an end: write it to files, and read"):
         key(stream)
+
+
+def created(spark, numbers=range(40), kind="x int, y double"):
+    return spark.createDataFrame([(int(number), number / 8) for number in numbers], kind)
+
+
+def test_the_rows_of_create_data_frame_are_told_by_their_content(spark):
+    import pandas as pd
+
+    numbers = pd.DataFrame({"x": np.arange(50), "y": np.arange(50) / 8})
+    changed, texts = numbers.copy(), numbers.assign(x=[f"text {number}" for number in range(50)])
+    changed.loc[49, "y"] += 1e-9
+    frames = {
+        "rows": lambda: created(spark),
+        "other rows": lambda: created(spark, [*range(39), 40]),
+        "their order": lambda: created(spark, reversed(range(40))),
+        "one more": lambda: created(spark, range(41)),
+        "another type": lambda: created(spark, kind="x long, y double"),
+        "the same of pandas": lambda: spark.createDataFrame(numbers[:40]),
+        "filtered": lambda: created(spark).where("x > 3"),
+        "filtered otherwise": lambda: created(spark).where("x > 4"),
+        "many": lambda: created(spark, range(9000)),
+        "two frames": lambda: created(spark).union(created(spark, range(7))),
+        "pandas": lambda: spark.createDataFrame(numbers),
+        "a digit": lambda: spark.createDataFrame(changed),
+        "texts": lambda: spark.createDataFrame(texts).selectExpr("length(x) x", "y"),
+    }
+    arrow = {
+        "by Arrow": lambda: spark.createDataFrame(numbers),
+        "a digit by Arrow": lambda: spark.createDataFrame(changed),
+    }
+    keys = {name: (key(make()), key(make())) for name, make in frames.items()}
+    spark.conf.set("spark.sql.execution.arrow.pyspark.enabled", "true")
+    spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "1")
+    try:
+        keys |= {name: (key(make()), key(make())) for name, make in arrow.items()}
+        times = pd.DataFrame({"x": pd.to_datetime(["2026-10-25 02:30"]), "y": [1.0]})
+        here = spark.createDataFrame(times)
+        spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        elsewhere = spark.createDataFrame(times)
+        keys["times"], keys["times of another zone"] = (
+            (key(frame.selectExpr("hash(x) x", "y")),) for frame in (here, elsewhere)
+        )
+    finally:
+        for name in ("execution.arrow.pyspark.enabled", "execution.arrow.localRelationThreshold", "session.timeZone"):
+            spark.conf.unset(f"spark.sql.{name}")
+    alike = [names for names in itertools.combinations(keys, 2) if keys[names[0]][0] == keys[names[1]][0]]
+    assert alike == [("another type", "the same of pandas")], "which are the same rows"
+    assert {name for name, pair in keys.items() if len(set(pair)) > 1} == set(), "the same rows, made again"
+    kept = created(spark)
+    assert key(kept) == key(kept) == keys["rows"][0]
+
+
+def test_rows_that_only_look_like_those_of_create_data_frame_are_not_kept(spark):
+    from pyspark.sql import functions as F
+
+    sc, rows = spark.sparkContext, [(number, number / 8) for number in range(40)]
+    drawn = created(spark).withColumn("y", F.rand())
+    random_rows = sc.parallelize(rows).map(lambda row: (row[0], __import__("random").random()))
+    of_rdds = {
+        "a function of Python": spark.createDataFrame(random_rows, "x int, y double"),
+        "an RDD without one": spark.createDataFrame(sc.parallelize(rows), "x int, y double"),
+        "a frame's RDD": spark.createDataFrame(drawn.rdd, drawn.schema),
+        "a checkpoint that comes": drawn.localCheckpoint(eager=False),
+        "a checkpoint": drawn.localCheckpoint(),
+        "a checkpoint of files": created(spark).localCheckpoint(eager=False),
+        "samples": spark.createDataFrame(sc.parallelize(rows).sample(False, 0.5, 1), "x int, y double"),
+        "other partitions": spark.createDataFrame(sc.parallelize(rows).repartition(3), "x int, y double"),
+        "several": spark.createDataFrame(sc.union([sc.parallelize(rows), sc.parallelize(rows)]), "x int, y double"),
+    }
+    for name, frame in of_rdds.items():
+        plan = DataPlan(frame, spec(cache="on"), {})
+        assert one_line(cache_key.NotKnown, cache_key.of_plan, plan) == created_frames.OF_RDD, name
+    plus_one = F.udf(lambda value: value + 1, "int")
+    for frame, reason in (
+        (drawn, "rand() has another value each time"),
+        (created(spark).sample(0.5, 1), "sample() may take other rows each time"),
+        (
+            created(spark).withColumn("y", plus_one("x")),
+            "it calls a function of its own (PythonUDF), whose code may change",
+        ),
+    ):
+        assert one_line(cache_key.NotKnown, cache_key.of_plan, DataPlan(frame, spec(cache="on"), {})) == reason
+    one, other = (created(spark).randomSplit([0.5, 0.5], seed)[0] for seed in (1, 2))
+    assert key(one) != key(other), "its seed tells its rows"
 
 
 #: Of a Spark with Hive, a JVM of its own: what is not kept of a table of text files, and the key of a file's rows.
