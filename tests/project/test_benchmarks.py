@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -15,9 +16,19 @@ from support.paths import ROOT
 
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import SHORT_NAMES, accuracy, compare_commits, first_gain, multi_host_step, resnet50, telemetry_cost
-from benchmarks.harness import report, watched_training
+from benchmarks import (
+    SHORT_NAMES,
+    accuracy,
+    compare_commits,
+    first_gain,
+    memory,
+    multi_host_step,
+    resnet50,
+    telemetry_cost,
+)
+from benchmarks.harness import peak_memory, report, watched_training
 from benchmarks.harness.json_process import JsonProcess, ask, close
+from benchmarks.harness.peak_memory import Peaks
 from benchmarks.harness.relay import Relay
 from benchmarks.harness.rounds import rotated
 
@@ -222,3 +233,26 @@ def test_memory_and_disk_of_a_simulated_day_of_256_workers_are_bounded(data_dir,
     importlib.import_module("benchmarks.long_run").main(["--quick"])
     goals = json.loads(capsys.readouterr().out.splitlines()[-1])["goals"]
     assert len(goals) == 5 and all(met for *_, met in goals), goals
+
+
+def test_peaks_are_of_the_largest_process_of_a_name():
+    peaks = Peaks(dict)
+    peaks.note({1: ("rank 0", 5), 2: ("supervisor", 2), 3: ("supervisor", 3)})
+    peaks.note({1: ("rank 0", 9), 2: ("supervisor", 0)})
+    assert (peaks.first, peaks.most) == ({"rank 0": 5, "supervisor": 2}, {"rank 0": 9, "supervisor": 3})
+    assert peak_memory.parsed("Pss:   99 kB\nPss_Anon:  7 kB\nPss_File:  9 kB\nPss_Shmem:  5 kB\n") == 12 * 1024
+    assert peak_memory.pss(os.getpid()) > 1 << 20 and peak_memory.pss(2**30) == 0
+
+
+def test_the_goals_of_memory_count_copies_of_the_model():
+    measured = {"rank 0": 115.0, "rank 1": 90.0, "plain Keras": 100.0}
+    measured |= {
+        "driver, Python": 80.0,
+        "driver, Python before": 20.0,
+        "driver, JVM": 300.0,
+        "driver, JVM before": 190.0,
+    }
+    goals = memory.goals("case", measured, 100)
+    assert [(round(goal.measured, 2), goal.met) for goal in goals] == [(1.15, True), (0.6, True), (1.1, False)]
+    assert len(memory.goals("case", measured, 10)) == 1, "a JVM grows by more for no reason"
+    assert "batch_size=8," in memory.cell(10, "adam", 4) and "random((48, 64))" in memory.cell(10, "adam", 4)
