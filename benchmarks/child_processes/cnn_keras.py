@@ -118,8 +118,8 @@ def compile_updates() -> None:
     original = base_optimizer.BaseOptimizer.apply
 
     def apply(self: Any, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> Any:
-        def update(gradients: Sequence[Any]) -> Any:
-            return original(self, gradients, trainable_variables)
+        def update(gradients: Sequence[Any], variables: Sequence[Any]) -> Any:
+            return original(self, gradients, variables)
 
         return compiled_update.apply(update, self, list(grads), trainable_variables or ())
 

@@ -38,6 +38,7 @@ class Ranks:
         on_events: called with a rank and events that it has sent, on a thread of that rank.
         hosts: each rank is on one of them, and the ranks exchange gradients through their links.
         compression: as in --compression, or None.
+        shard_optimizer: as in --shard-optimizer, or None.
 
     Attributes:
         processes: of the ranks, by rank.
@@ -54,10 +55,11 @@ class Ranks:
         on_events: Callable[[int, list[dict[str, Any]]], None] | None = None,
         hosts: Hosts | None = None,
         compression: str | None = None,
+        shard_optimizer: str | None = None,
     ) -> None:
         self._cell, self._size, self._strategy, self._rule = cell, size, strategy, rule
         self._on_events, self._hosts = on_events, hosts
-        self._compression = compression
+        self._compression, self._shard_optimizer = compression, shard_optimizer
         self._environment = {**environment, "KERAS_BACKEND": "tensorflow"}
         self._addresses: dict[int, wire.Address] = {}
         self._channels: list[wire.Channel] = []
@@ -102,6 +104,7 @@ class Ranks:
                 seed=11,
                 rule=self._rule,
                 compression=self._compression,
+                shard_optimizer=self._shard_optimizer,
             ),
             credentials=CREDENTIALS,
             driver=(HOST, 0),

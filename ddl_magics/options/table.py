@@ -183,6 +183,23 @@ _TRAINING = (
         conflicts={"--rule": "with a rule the workers have no global batch; leave one of them out."},
     ),
     Option(
+        "--shard-optimizer",
+        "Whether each worker updates a part of the weights and has that part of the optimizer's state, as ZeRO stage 1 "
+        "does, instead of all. The result is the same. auto does so from 64 MB of weights on, where all workers are on "
+        "one machine and model, optimizer and callbacks are Keras' own.",
+        default_text="auto",
+        choices={
+            "auto": "where it is faster and all code is Keras' own",
+            "yes": "for every optimizer of Keras that can be divided",
+            "no": "never",
+        },
+        strategies=("allreduce",),
+        conflicts={
+            "--rule": "with a rule each worker makes updates of its own; leave one of them out.",
+            "--compression": "compressed gradients are summed on every worker; leave one of them out.",
+        },
+    ),
+    Option(
         "--seed",
         "Random seed of the run; those of the workers follow from it. Without it, workers continue the random numbers "
         "of the session, if a cell has seeded them.",

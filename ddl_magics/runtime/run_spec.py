@@ -94,8 +94,8 @@ class RunSpec:
     `resume_uri` are URIs of folders.
     `resume` is the name or id of a run, for the driver always its id; `checkpoints` is then the folder with that run's
     files on the notebook's machine, and `resume_uri` its --checkpoint. `prewarm`, `provenance`, `reference` and
-    `variables` None mean True, `release` None means no, `gather` and `encrypt` None mean "auto". `folder` is the
-    notebook's, to which the paths of `files` are relative, or None where executors have no such folder.
+    `variables` None mean True, `release` None means no, `gather`, `shard_optimizer` and `encrypt` None mean "auto".
+    `folder` is the notebook's, to which the paths of `files` are relative, or None where executors have no such folder.
     `set` holds values of the cell's parameters, as text. `trials` makes a search of the cell; its trials are runs with
     the id of the search as `parent`, and the number of the trial in it. `warm_start` is the name or id of an earlier
     search, in the stored spec of a search always its id. `epochs` caps every `fit`; scaling runs set it, whose `parent`
@@ -140,6 +140,7 @@ class RunSpec:
     sync_noise: bool | None = None
     feed: str | None = None
     gather: str | None = None
+    shard_optimizer: str | None = None
     encrypt: str | None = None
     attempts: int | None = None
     stall: float | None = None

@@ -13,7 +13,7 @@ from support.paths import TESTS
 
 HERE = TESTS / "equality"
 FILES = ("cases", "unusual", "loops", "coupled", "gathering", "normalized", "noisy", "lengths", "keras2")
-FILES += ("python_state",)
+FILES += ("python_state", "sharded")
 
 
 def _in_cell(text):
@@ -56,6 +56,9 @@ MORE = tuple(case for case in _cases("cases", "unusual", "coupled", "gathering",
 
 #: Models that learn what one process learns with --sync-noise.
 NOISY = _cases("noisy")
+
+#: Optimizers with states of all kinds.
+SHARDED = _cases("sharded")
 
 #: Models whose axes are as long as the longest row of a batch.
 LENGTHS = _cases("lengths")

@@ -127,7 +127,7 @@ class GradientExchange:
         """
         self._peers.note(announced)
         self._check(announced)
-        if self._check_finite and not self._is_finite(flat):
+        if self._check_finite and not is_finite(flat):
             self._blame(dense, batch.weight)
         rows = sum(announcement.weight for announcement in announced)
         if rows not in (0, batch.total):
@@ -174,11 +174,6 @@ class GradientExchange:
                     "own with ddl.local()"
                 )
                 raise collective.Diverged(rank, 0, message % (rank, *self._step_and_epoch()))
-
-    @staticmethod
-    def _is_finite(flat: np.ndarray) -> bool:
-        """Whether no number of a flat array is NaN or infinite."""
-        return bool(np.isfinite(flat).all())
 
     def _blame(self, dense: Sequence[np.ndarray], weight: float) -> None:
         """Raise on all ranks, as all have the same sum, naming those whose own gradients are not finite."""
@@ -256,6 +251,15 @@ def answers(returned: Any) -> list[Tensor]:
     return [returned] if tf.is_tensor(returned) else list(returned)
 
 
+def is_finite(flat: np.ndarray) -> bool:
+    """Whether no number of an array of one dimension is NaN or infinite. Squares tell it sooner, if not too large."""
+    if flat.dtype in (np.float32, np.float64):
+        with np.errstate(all="ignore"):
+            if np.isfinite(np.dot(flat, flat)):
+                return True
+    return bool(np.isfinite(flat).all())
+
+
 def scaled(gradient: Gradient, factor: Tensor) -> Gradient:
     """A gradient of any kind times a scalar, in the gradient's dtype; None stays None."""
     if gradient is None:
@@ -276,7 +280,10 @@ def gaps_behind(sizes: Sequence[int], itemsize: int) -> list[int]:
 
 
 class Layout:
-    """Where the arrays of one dtype lie in a flat buffer of `size` elements: aligned, as TensorFlow wants it."""
+    """Where the arrays of one dtype lie in a flat buffer of `size` elements: aligned, as TensorFlow wants it.
+
+    slices: (number of the array, its elements of the buffer).
+    """
 
     def __init__(self, dtype: np.dtype, arrays: Sequence[np.ndarray]) -> None:
         """arrays: of any shapes; those of another dtype are left out."""
@@ -284,31 +291,38 @@ class Layout:
         numbers = [i for i, array in enumerate(arrays) if array.dtype == dtype]
         sizes = [arrays[i].size for i in numbers]
         gaps = gaps_behind(sizes, dtype.itemsize)
-        self._slices: list[tuple[int, slice]] = []
+        self.slices: list[tuple[int, slice]] = []
         self._gaps: list[slice] = []
         begin = 0
         for i, size, gap in zip(numbers, sizes, gaps):
             stop = begin + size
-            self._slices.append((i, slice(begin, stop)))
+            self.slices.append((i, slice(begin, stop)))
             if gap:
                 self._gaps.append(slice(stop, stop + gap))
             begin = stop + gap
         self.size = begin
 
-    def fill(self, flat: np.ndarray, arrays: Sequence[np.ndarray], weight: float) -> None:
-        """Write the arrays, times `weight`, into the buffer, of shape (size,). Weight 0 makes zeros, also of NaN."""
+    def fill(self, flat: np.ndarray, arrays: Sequence[np.ndarray | None], weight: float) -> None:
+        """Write the arrays, times `weight`, into the buffer, of shape (size,). Weight 0 makes zeros, also of NaN.
+
+        None in place of an array is zeros.
+        """
         if not weight:
             flat.fill(0)
             return
         for gap in self._gaps:
             flat[gap] = 0
         factor = self.dtype.type(weight)
-        for i, bounds in self._slices:
-            np.multiply(arrays[i].reshape(-1), factor, out=flat[bounds])
+        for i, bounds in self.slices:
+            array = arrays[i]
+            if array is None:
+                flat[bounds] = 0
+            else:
+                np.multiply(array.reshape(-1), factor, out=flat[bounds])
 
     def scatter(self, flat: np.ndarray, arrays: Sequence[np.ndarray], result: list[Any]) -> None:
         """Put into `result`, at the number of each array, a view of the buffer of that array's shape."""
-        for i, bounds in self._slices:
+        for i, bounds in self.slices:
             result[i] = flat[bounds].reshape(arrays[i].shape)
 
 

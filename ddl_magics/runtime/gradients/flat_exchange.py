@@ -121,15 +121,6 @@ class FlatExchange(GradientExchange):
             sums.append(flat)
         return sums
 
-    @staticmethod
-    def _is_finite(flat: np.ndarray) -> bool:
-        """As in the base class. The squares tell it sooner, unless they are too large."""
-        if flat.dtype in (np.float32, np.float64):
-            with np.errstate(all="ignore"):
-                if np.isfinite(np.dot(flat, flat)):
-                    return True
-        return GradientExchange._is_finite(flat)
-
 
 class _Place(NamedTuple):
     """Where a gradient lies in a flat tensor: behind those before it. number: its own; size: its elements.

@@ -216,8 +216,10 @@ class FitCheckpoints:
         self._steps = self._rank.progress.step
         for name, value in (logs or {}).items():
             self._history.setdefault(name, []).append(np.asarray(value).tolist())  # an exact double, or a list
-        if self._config.is_chief and not (is_last_epoch or model.stop_training) and time.monotonic() >= self._due_at:
-            self._take(model, Position(self._rank.progress.fit, epoch + 1, 0, False), {})
+        is_due = not (is_last_epoch or model.stop_training) and time.monotonic() >= self._due_at
+        with self._access.state_gathered(model, self._config.is_chief and is_due and self._can_take) as takes:
+            if takes:
+                self._take(model, Position(self._rank.progress.fit, epoch + 1, 0, False), {})
 
     def end_step(self, model: Model, epoch: int, step: int) -> None:
         """After step number `step`, from 1, of an epoch, where --checkpoint-every wants one. All ranks call it."""
@@ -231,11 +233,12 @@ class FitCheckpoints:
             flat = np.concatenate([flat, *means])
             peers.allreduce(flat, announcement.CHECKPOINT)
             reduce.assign(averaged, flat[counted:])
-        if self._config.is_chief:
-            bounds = np.cumsum([state.size for state in states])[:-1]
-            summed = [values.reshape(state.shape) for values, state in zip(np.split(flat[:counted], bounds), states)]
-            arrays = {_METRICS + str(i): array for i, array in enumerate(summed)}
-            self._take(model, Position(self._rank.progress.fit, epoch, step, False), arrays)
+        with self._access.state_gathered(model, self._config.is_chief and self._can_take) as takes:
+            if takes:
+                bounds = np.cumsum([state.size for state in states])[:-1]
+                summed = [part.reshape(state.shape) for part, state in zip(np.split(flat[:counted], bounds), states)]
+                arrays = {_METRICS + str(i): array for i, array in enumerate(summed)}
+                self._take(model, Position(self._rank.progress.fit, epoch, step, False), arrays)
 
     def complete(self, model: Model, history: Any) -> None:
         """The fit has returned `history`: complete that by what earlier attempts had, and keep the result."""
@@ -250,8 +253,12 @@ class FitCheckpoints:
             epochs = self._first_epoch + max(map(len, self._history.values()), default=0)
             self._take(model, Position(self._rank.progress.fit, epochs, 0, True), {})
 
+    @property
+    def _can_take(self) -> bool:
+        return not self._sender.busy
+
     def _take(self, model: Model, position: Position, metrics: dict[str, np.ndarray]) -> None:
-        if self._config.in_ensemble or (self._sender.busy and not position.complete):
+        if self._config.in_ensemble:
             return  # of several models, each would need its own
         began = time.monotonic()
         arrays = {**of_model(model, self._access), **metrics}

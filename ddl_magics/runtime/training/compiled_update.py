@@ -16,18 +16,18 @@ from ..keras_types import Gradient, Optimizer, Tensor, Variable, inner_optimizer
 
 
 def apply(
-    update: Callable[[Sequence[Gradient]], Any],
+    update: Callable[[Sequence[Gradient], Sequence[Variable]], Any],
     optimizer: Optimizer,
     gradients: Sequence[Gradient],
     variables: Sequence[Variable],
     counts: dict[int, Variable] | None = None,
 ) -> Any:
-    """`update(gradients)`, where `optimizer` changes `variables` in place; compiled where that can be.
+    """`update(gradients, variables)`, where `optimizer` changes these in place; compiled where that can be.
 
     counts: Gets the iterations of an optimizer whose update is compiled, by its id.
     """
     if not _can_compile(optimizer, gradients, variables):
-        return update(list(gradients))
+        return update(list(gradients), variables)
     if counts is not None:
         counts[id(optimizer)] = optimizer.iterations
     if not optimizer.built:
@@ -37,7 +37,7 @@ def apply(
     tensors = flat.flats if flat else [gradient for gradient in gradients if gradient is not None]
 
     def compiled(*arrays: Tensor) -> None:
-        update(flat.cut(arrays) if flat else _refilled(gradients, arrays))
+        update(flat.cut(arrays) if flat else _refilled(gradients, arrays), variables)
 
     return tf.function(compiled, jit_compile=True, autograph=False)(*tensors)
 

@@ -31,7 +31,7 @@ class FitCallbacks:
         """
         config, peers = self._context.config, self._context.rank.peers
         is_list = isinstance(argument, self._keras.callbacks.CallbackList)
-        of_cell = list(argument.callbacks) if is_list else tf.nest.flatten(argument or [])  # as Keras does
+        callbacks = of_cell(argument)
         of_runtime: list[Any] = [
             checkpoints.before,
             FitReporter(self._context.rank, fit, self._context.rows, self._access),
@@ -41,12 +41,12 @@ class FitCallbacks:
         if config.local_updates and (self._context.rank.server or peers.ring):
             of_runtime.insert(1, self._sync(fit))
         if config.reduces_gradients:
-            if any(map(batch_logs.are_read_by, of_cell)):
+            if any(map(batch_logs.are_read_by, callbacks)):
                 of_runtime.insert(0, batch_logs.AgreedStop(peers))
-            makers = self._logs.at_batches(fit, of_cell)
+            makers = self._logs.at_batches(fit, callbacks)
             for maker in makers:
                 maker.set_model(fit.model)
-            (argument.callbacks if is_list else of_cell)[:0] = makers
+            (argument.callbacks if is_list else callbacks)[:0] = makers
         if is_list:
             for callback in of_runtime:
                 callback.set_model(fit.model)
@@ -54,8 +54,10 @@ class FitCallbacks:
             argument._should_call_train_batch_hooks = True  # Keras 2 has looked through the list already
             argument._should_call_test_batch_hooks = True
             return argument
-        fit.checks_finite = not any(isinstance(callback, self._keras.callbacks.TerminateOnNaN) for callback in of_cell)
-        return of_cell + of_runtime
+        fit.checks_finite = not any(
+            isinstance(callback, self._keras.callbacks.TerminateOnNaN) for callback in callbacks
+        )
+        return callbacks + of_runtime
 
     def _sync(self, fit: FitInProgress) -> Any:
         """The callback that synchronizes ranks which make updates of their own."""
@@ -67,3 +69,8 @@ class FitCallbacks:
             return sync
         fit.sync = RingSync(self._context.rank, self._access, self._context.metric_sums)
         return fit.sync
+
+
+def of_cell(argument: Any) -> list[Any]:
+    """The callbacks that a cell passes to `fit`: of a list, a `CallbackList` or None."""
+    return list(argument.callbacks) if hasattr(argument, "callbacks") else tf.nest.flatten(argument or [])

@@ -12,10 +12,11 @@ from .calls import TEST_BATCH, TRAIN_BATCH, Call
 from .cell_loops import CellLoops
 from .checkpointing import Checkpoints
 from .chief_feed import ChiefFeed
-from .fit_callbacks import FitCallbacks
+from .fit_callbacks import FitCallbacks, of_cell
 from .fit_in_progress import FitInProgress
 from .kept_generators import KeptGenerators
 from .keras_access import KerasAccess
+from .sharded_optimizers import ShardedOptimizers
 from .step_context import StepContext
 
 _NOT_SHARED = (
@@ -39,9 +40,11 @@ class FitCalls:
         data: CallData,
         callbacks: FitCallbacks,
         feed: ChiefFeed,
+        sharding: ShardedOptimizers,
     ) -> None:
         self._context, self._rank, self._config, self._calls = context, context.rank, context.config, context.calls
         self._access, self._loops, self._data, self._callbacks, self._feed = access, loops, data, callbacks, feed
+        self._sharding = sharding
         self._checkpoints = Checkpoints(context.rank, access, context.metric_sums)
         self._generators = KeptGenerators()
 
@@ -54,6 +57,7 @@ class FitCalls:
         rank.begin_fit(model)
         try:
             self._context.batchnorm.begin_fit(model)
+            self._sharding.begin_fit(model, of_cell(arguments.get("callbacks")))
             checkpoints = self._checkpoints.begin_fit(arguments)
             self._calls.fit = fit = FitInProgress(model, checkpoints)
             generators = self._pass_generators_on(arguments)
@@ -65,6 +69,7 @@ class FitCalls:
             rank.end_fit()
         if stop.run_agreed or (not self._config.reduces_gradients and stop.asked):
             raise StopRun()
+        self._sharding.end_fit(model)
         checkpoints.complete(model, history)
         return history
 

@@ -15,6 +15,7 @@ from ..gradients.exchange import GradientExchange
 from ..gradients.flat_exchange import FlatExchange
 from ..keras_types import Gradient, Tensor, Variable
 from .loop_slices import LoopSlices
+from .sharded_update import Apply, ShardedUpdate
 from .step_context import StepContext
 
 
@@ -39,27 +40,28 @@ class JobGradients:
 
     def apply(
         self,
-        apply: Callable[[Sequence[Gradient]], Any],
+        apply: Apply,
         gradients: Sequence[Gradient],
         scaled: bool,
-        variables: Sequence[Variable] = (),
+        variables: Sequence[Variable],
+        sharded: ShardedUpdate | None = None,
     ) -> Any:
-        """Call `apply` with the job's gradients in place of this rank's `gradients`.
+        """Call `apply` with the job's gradients in place of this rank's `gradients`, and their variables.
 
         Args:
             scaled: The optimizer scales the loss and skips updates with NaN or infinite gradients.
             variables: That the gradients are of.
+            sharded: The optimizer's update, if that is sharded.
         """
         context = self._context
         if self._deferred is not None:
-            self._deferred.append(self._deferred_update(apply, gradients, scaled, variables))
+            self._deferred.append(self._deferred_update(apply, gradients, scaled, variables, sharded))
             return None
         if self.applying or not context.config.reduces_gradients or tf.distribute.in_cross_replica_context():
-            return apply(gradients)
+            return apply(gradients, variables)
         if context.weighing.tries:
             return context.weighing.note_update(gradients)
         with self._in_update():
-            exchange = self._exchange(gradients, scaled, variables)
             # Weigh: make these the gradients of a mean over this rank's rows.
             share = context.traced.share
             if context.calls.current is not None:
@@ -68,7 +70,10 @@ class JobGradients:
                 gradients, share = self._slices.of_update(gradients)
             # Exchange: sum them over the ranks, by their rows. Update: all ranks apply the same gradients.
             with context.noise.alike():
-                return apply(exchange(gradients, share))
+                if sharded is not None:
+                    return sharded.update(apply, gradients, variables, share, self._checks_finite(scaled))
+                exchange = self._exchange(gradients, scaled, variables)
+                return apply(exchange(gradients, share), variables)
 
     @contextlib.contextmanager
     def _in_update(self) -> Iterator[None]:
@@ -90,29 +95,29 @@ class JobGradients:
 
     def _deferred_update(
         self,
-        apply: Callable[[Sequence[Gradient]], Any],
+        apply: Apply,
         gradients: Sequence[Gradient],
         scaled: bool,
         variables: Sequence[Variable],
+        sharded: ShardedUpdate | None,
     ) -> DeferredUpdate:
         """What XLA is to compile of the exchange comes before it: on a GPU, weighing and packing."""
-        exchange = self._exchange(gradients, scaled, variables)
+        exchange = None if sharded else self._exchange(gradients, scaled, variables)
         if not isinstance(exchange, FlatExchange):
-            return DeferredUpdate(gradients, lambda values: self.apply(apply, values, scaled, variables))
+            return DeferredUpdate(gradients, lambda values: self.apply(apply, values, scaled, variables, sharded))
         context, flat = self._context, exchange
         share, weighed = context.traced.share, context.weighing.weighed(gradients)
         assert share is not None
 
         def finish(packed: Sequence[Tensor]) -> Any:
             with self._in_update(), context.noise.alike():
-                return apply(flat.summed(packed, weighed, share))
+                return apply(flat.summed(packed, weighed, share), variables)
 
         return DeferredUpdate(flat.packed(weighed, share), finish)
 
     def _exchange(self, gradients: Sequence[Gradient], scaled: bool, variables: Sequence[Variable]) -> GradientExchange:
         """What sums the gradients. Eager steps share one, which keeps the residuals of compression."""
-        fit, rank = self._context.calls.fit, self._context.rank
-        check_finite = (fit is None or fit.checks_finite) and not scaled
+        rank, check_finite = self._context.rank, self._checks_finite(scaled)
         share = None if self._context.calls.current is None else self._context.traced.share
         if self._context.config.compression is None or not tf.executing_eagerly():  # a graph keeps what it has traced
             return overlap.exchange(rank, check_finite, gradients, variables, share)
@@ -121,3 +126,7 @@ class JobGradients:
         if key not in self._eager_exchanges:
             self._eager_exchanges[key] = overlap.exchange(rank, check_finite, gradients, variables, share)
         return self._eager_exchanges[key]
+
+    def _checks_finite(self, scaled: bool) -> bool:
+        fit = self._context.calls.fit
+        return (fit is None or fit.checks_finite) and not scaled

@@ -151,6 +151,7 @@ class Keras2Hooks(KerasHooks):
         for owner in bases + self.loss_scaling:
             wrap(owner, "apply_gradients", self.apply_gradients)
         self.hook_own_optimizers(bases, apply_gradients=self.apply_gradients)
+        self.sharding.install(optimizer._BaseOptimizer)
 
     def apply_gradients(self, original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         if self.calls.current is None and self.loops.loop.distributes and cell_code.makes_gradients(optimizer):
@@ -218,7 +219,7 @@ class Keras2Hooks(KerasHooks):
     # -- a fit that is continued
 
     def optimizer_variables(self, model: Model) -> list[Variable]:
-        variables = model.optimizer.variables
+        variables = self.sharding.variables(model) or model.optimizer.variables
         return list(variables() if callable(variables) else variables)
 
     def build_all(self, model: Model) -> None:

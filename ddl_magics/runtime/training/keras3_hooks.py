@@ -172,6 +172,7 @@ class Keras3Hooks(KerasHooks):
             wrap(owner, "apply", self._apply)
         hooks = {"apply": self._apply_of_cell, "apply_gradients": self.apply_gradients}
         self.hook_own_optimizers([base_optimizer.BaseOptimizer], **hooks)
+        self.sharding.install(base_optimizer.BaseOptimizer)
 
     def _apply_of_cell(
         self, original: Callable[..., Any], optimizer: Optimizer, grads: Sequence[Gradient], *args: Any, **kwargs: Any
@@ -180,7 +181,7 @@ class Keras3Hooks(KerasHooks):
         updated = list(variables or optimizer._trainable_variables)
         self.note_update(updated)
 
-        def apply(gradients: Sequence[Gradient]) -> Any:
+        def apply(gradients: Sequence[Gradient], _: Sequence[Variable]) -> Any:
             return original(optimizer, list(gradients), *args, **kwargs)
 
         return self.gradients.apply(apply, list(grads), False, updated)
@@ -192,21 +193,21 @@ class Keras3Hooks(KerasHooks):
         grads: Sequence[Gradient],
         trainable_variables: Sequence[Variable] | None = None,
     ) -> Any:
-        def apply(gradients: Sequence[Gradient]) -> Any:
-            return original(optimizer, list(gradients), trainable_variables)
+        def apply(gradients: Sequence[Gradient], variables: Sequence[Variable]) -> Any:
+            return original(optimizer, list(gradients), variables)
 
-        def apply_compiled(gradients: Sequence[Gradient]) -> Any:
+        def apply_compiled(gradients: Sequence[Gradient], variables: Sequence[Variable]) -> Any:
             if scaled and not isinstance(gradients, FlatGradients):
-                return apply(gradients)
+                return apply(gradients, variables)
             return compiled_update.apply(apply, optimizer, gradients, variables, self._compiled_counts)
 
-        variables = list(trainable_variables or optimizer._trainable_variables)
-        self.note_update(variables)
+        updated = list(trainable_variables or optimizer._trainable_variables)
+        self.note_update(updated)
         if not self.config.reduces_gradients:
-            return apply(grads)
+            return apply(grads, updated)
         scaled = isinstance(optimizer, loss_scale_optimizer.LossScaleOptimizer)
-        compiles = not self.gradients.applying
-        return self.gradients.apply(apply_compiled if compiles else apply, list(grads), scaled, variables)
+        apply_as = apply if self.gradients.applying else apply_compiled
+        return self.gradients.apply(apply_as, list(grads), scaled, updated, self.sharding.built(optimizer, updated))
 
     def hook_losses(self) -> None:
         def apply_mask(
@@ -259,7 +260,7 @@ class Keras3Hooks(KerasHooks):
         return list(states.values())
 
     def optimizer_variables(self, model: Model) -> list[Variable]:
-        return list(model.optimizer.variables)
+        return self.sharding.variables(model) or list(model.optimizer.variables)
 
     def build_all(self, model: Model) -> None:
         spec = self._train_data._distributed_dataset.element_spec

@@ -40,6 +40,13 @@ class KerasAccess(abc.ABC):
     def optimizer_variables(self, model: Model) -> list[Variable]:
         """The optimizer's state: iterations, moments and the like."""
 
+    @abc.abstractmethod
+    def state_gathered(self, model: Model, is_wanted: bool) -> ContextManager[bool]:
+        """In a fit, a context in which rank 0 has all of `optimizer_variables`, if it says `is_wanted`.
+
+        All ranks that take steps together call it. Enters as `is_wanted`.
+        """
+
     def seeds(self, model: Model) -> list[Variable]:
         """The states of the generators of dropout and noise layers."""
         return []

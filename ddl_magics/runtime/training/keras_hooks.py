@@ -11,7 +11,7 @@ from __future__ import annotations
 import abc
 import warnings
 from types import ModuleType
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, ContextManager, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -29,6 +29,7 @@ from .fit_calls import FitCalls
 from .job_gradients import JobGradients
 from .job_logs import JobLogs
 from .keras_access import KerasAccess
+from .sharded_optimizers import ShardedOptimizers
 from .share_use import ShareUse
 from .step import StepHook
 from .step_context import StepContext
@@ -57,11 +58,12 @@ class KerasHooks(KerasAccess):
         self.call_data = CallData(rank, self.calls, keras.layers.RNN, self.feed)
         self.loops = CellLoops(self.context, self, self.feed)
         self.gradients = JobGradients(self.context, self.loops.slices)
+        self.sharding = ShardedOptimizers(self.context, keras.layers.Embedding)
         self.job_logs = JobLogs(self.context, self, self.loops.equal_weights)
         callbacks = FitCallbacks(self.context, self, self.job_logs, keras)
-        self._fits = FitCalls(self.context, self, self.loops, self.call_data, callbacks, self.feed)
+        self._fits = FitCalls(self.context, self, self.loops, self.call_data, callbacks, self.feed, self.sharding)
         rank.training = self.loops
-        rank.at_cell_end.append(self.loops.loop.finish)
+        rank.at_cell_end += [self.loops.loop.finish, self.sharding.end_cell]
 
     def install(self) -> None:
         wrap(self.trainer, "fit", self._fits.fit)
@@ -116,6 +118,9 @@ class KerasHooks(KerasAccess):
     def hook_batchnorm(self) -> None:
         """Have the layers that `context.batchnorm` synchronizes take their moments from it, except in evaluations."""
 
+    def state_gathered(self, model: Model, is_wanted: bool) -> ContextManager[bool]:
+        return self.sharding.gathered(model, is_wanted)
+
     # -- a step
 
     def statistics(self, model: Model) -> list[Variable]:
@@ -156,11 +161,11 @@ class KerasHooks(KerasAccess):
         variables = [variable for _, variable in pairs]
         self.note_update(variables)
 
-        def apply(gradients: Sequence[Gradient]) -> Any:
+        def apply(gradients: Sequence[Gradient], variables: Sequence[Variable]) -> Any:
             return original(optimizer, list(zip(gradients, variables)), *args, **kwargs)
 
-        gradients = [gradient for gradient, _ in pairs]
-        return self.gradients.apply(apply, gradients, isinstance(optimizer, self.loss_scaling), variables)
+        gradients, scaled = [gradient for gradient, _ in pairs], isinstance(optimizer, self.loss_scaling)
+        return self.gradients.apply(apply, gradients, scaled, variables, self.sharding.built(optimizer, variables))
 
     def hook_own_optimizers(self, bases: Sequence[type], **hooks: Callable[..., Any]) -> None:
         """Hook methods that an optimizer class of the cell overrides, as Keras' own are hooked.

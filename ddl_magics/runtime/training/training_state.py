@@ -7,6 +7,7 @@ import inspect
 from typing import Any, Iterable, Mapping, Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from ..keras_types import Model, Variable, array_of
 from . import best_files
@@ -43,7 +44,7 @@ def put_in_model(model: Model, access: KerasAccess, arrays: Arrays, source: str)
                 raise CheckpointMismatch("%s: number %d of its %s has the shape %s, this model's has %s%s" % words)
             assignments.append((variable, array))
     for variable, array in assignments:
-        dtype = np.asarray(variable).dtype
+        dtype = tf.as_dtype(variable.dtype).as_numpy_dtype
         variable.assign(array.view(dtype) if array.dtype.kind == "V" else array)
 
 

@@ -97,6 +97,20 @@ def test_a_parameter_server_worker_is_started_again_while_the_others_go_on(rank_
     assert {e["attempt"] for e in ended.of_kind("steps", rank=1)} == {1, 2}
 
 
+def test_a_sharded_state_continues_on_any_number_of_workers(spark_cluster):
+    spark = spark_cluster(2)
+    run = launch.start(spark, cell(), attempts=1, shard_optimizer="yes")
+    kill_in_epoch(run, 2, rank=1)
+    assert run.wait(BOUND_SECONDS).state == "FAILED"
+    for others in ({"workers": 1}, {"shard_optimizer": "yes"}):
+        resumed = launch.finished(spark, cell(sleep=0), resume=run.run, **others)
+        _, history, weights = undisturbed(spark)
+        for name, values in history.items():
+            np.testing.assert_allclose(resumed.history[name], values, rtol=1e-9)
+        for mine, theirs in zip(launch.weights(resumed.run), weights, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-9)
+
+
 @pytest.mark.slow
 def test_killed_more_often_than_attempts_allow_it_ends_and_another_run_goes_on(spark_cluster):
     spark = spark_cluster(2)

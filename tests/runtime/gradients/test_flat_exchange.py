@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from support import comparison, launch
 
-from ddl_magics.runtime.gradients import flat_exchange
+from ddl_magics.runtime.gradients import exchange, flat_exchange
 from ddl_magics.runtime.gradients.batch import LocalShare, Share
 from ddl_magics.runtime.gradients.exchange import _layouts as layouts_of_arrays
 from ddl_magics.runtime.gradients.flat_exchange import FlatExchange, FlatGradients
@@ -56,9 +56,9 @@ def test_without_rows_they_are_zero_and_finite():
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_large_numbers_are_finite(dtype):
     largest = np.full(5, np.finfo(dtype).max)
-    assert flat_exchange.FlatExchange._is_finite(largest.astype(dtype))
+    assert exchange.is_finite(largest.astype(dtype))
     for number in (np.nan, np.inf):
-        assert not flat_exchange.FlatExchange._is_finite(np.array([1, number, 2], dtype))
+        assert not exchange.is_finite(np.array([1, number, 2], dtype))
 
 
 def test_it_is_for_dense_gradients_on_a_gpu_of_batches_that_are_shared():

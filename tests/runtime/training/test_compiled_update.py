@@ -31,7 +31,7 @@ def step(make, changed, gradients=None):
 
     @tf.function
     def run():
-        compiled_update.apply(lambda some: optimizer.apply(some, changed), optimizer, given, changed)
+        compiled_update.apply(optimizer.apply, optimizer, given, changed)
 
     calls = [op for op in run.get_concrete_function().graph.get_operations() if "Call" in op.type]
     return run, [op.name for op in calls if _must_compile(op)]

@@ -73,6 +73,15 @@ def test_full_matrix(keras2, keras2_reference, workers, dtype):
     comparison.check(comparison.learn(keras2(workers), ALL, dtype, workers), keras2_reference)
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_updates_that_are_sharded(keras2, keras2_reference):
+    names = [name for name in comparison.SHARDED if name != "states_saved"]  # in files that Keras 2 does not read so
+    names += ["adamw_clipnorm", "embedding", "schedule", "own_step"]
+    learned = comparison.learn(keras2(2), names, "float64", 2, shard_optimizer="yes")
+    comparison.check(learned, keras2_reference)
+
+
 FITS = (
     test_training.EVALUATION.replace("best.keras", "best.h5")  # see NOT_IN_KERAS2
     + test_training.STOPPING

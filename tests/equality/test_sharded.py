@@ -1,0 +1,57 @@
+"""n workers learn what one process learns where each updates a part of the weights."""
+
+import pytest
+from support import comparison, hosts
+from support.comparison import ALWAYS, MORE, SHARDED
+
+pytestmark = pytest.mark.timeout(900)
+
+#: What every mechanism needs once; the rest with `make test-slow`.
+QUICK = ("every_optimizer", "states_saved", "averages_at_the_end", "frozen_and_unused", "embedding", "adamw_clipnorm")
+#: Of the other cases, what matters to the optimizer.
+CASES = ("sgd_momentum", "adamw_clipnorm", "accumulation", "moving_average", "schedule", "embedding", "own_step")
+CASES += ("compiled_many_steps", "own_optimizers", "one_weight_eagerly")
+
+
+@pytest.fixture(scope="module")
+def learned(rank_pool):
+    return comparison.learn(rank_pool(2), QUICK, "float64", 2, shard_optimizer="yes")
+
+
+def test_two_workers(learned, reference):
+    comparison.check(learned, reference)
+
+
+def test_what_cannot_be_divided_is_said(learned):
+    notices = [event["message"] for event in learned.ended.of_kind("notice")]
+    said = [message for message in notices if "--shard-optimizer" in message]
+    assert said == ["--shard-optimizer is left out: Adafactor has a state that cannot be divided"]
+
+
+@pytest.mark.slow
+@pytest.mark.executors(4)
+@pytest.mark.parametrize("workers", [2, 3, 4])
+def test_more_workers(rank_pool, reference, workers):
+    """One of four has nothing to update of a small model."""
+    learned = comparison.learn(rank_pool(workers), SHARDED + CASES, "float64", workers, shard_optimizer="yes")
+    comparison.check(learned, reference)
+
+
+@pytest.mark.slow
+@pytest.mark.executors(4)
+@pytest.mark.skipif(not hosts.can_be_pretended(), reason="hosts are pretended with root's rights, on Linux")
+@pytest.mark.parametrize("a_host", [1, 2, 3])
+def test_hosts(rank_pool, reference, tmp_path, a_host):
+    """Of one worker each, of two, and of three and one."""
+    pool = rank_pool(4, hosts.python(tmp_path, a_host))
+    learned = comparison.learn(pool, SHARDED, "float64", 4, hosts.TRANSPORT, shard_optimizer="yes")
+    assert learned.ended.logs().count("transport %s True" % ("Ring" if a_host == 1 else "Hierarchy")) == 4
+    comparison.check(learned, reference)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [2, 4])
+def test_all_cases(spark_cluster, reference, workers):
+    names = ALWAYS + MORE
+    learned = comparison.learn(spark_cluster(workers), names, "float64", workers, shard_optimizer="yes")
+    comparison.check(learned, reference)
