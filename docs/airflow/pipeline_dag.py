@@ -23,6 +23,8 @@ DATA = os.environ.get("PIPELINE_DATA", "")
 #: The command of the environment that has Spark and ddl_magics.
 COMMAND = os.environ.get("PIPELINE_COMMAND", "ddl-magics")
 STEPS = ("prepare", "search", "train")
+#: In the names of executed notebooks: a run that no date belongs to, as one of an asset, has no `ts_nodash`.
+MOMENT = "{{ dag_run.run_after | ts_nodash }}"
 PARAMETERS = {"workers": 2, "epochs": 10, "trials": 8, "data": DATA, "tables": TABLES, "folder": str(FOLDER)}
 
 
@@ -58,7 +60,7 @@ class Part(BashOperator):
 with DAG("town_demand", start_date=datetime(2026, 1, 1), schedule="@weekly", catchup=False):
     before = None
     for step in STEPS:
-        executed = FOLDER / f"{step}-{{{{ ts_nodash }}}}.ipynb"
+        executed = FOLDER / f"{step}-{MOMENT}.ipynb"
         words = [COMMAND, "run", str(part(step)), "--output", str(executed), "--json"]
         ran = Part(task_id=step, bash_command=shlex.join(words))
         if before is not None:
