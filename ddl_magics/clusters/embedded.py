@@ -157,7 +157,9 @@ class EmbeddedCluster(Cluster):
 
     def findings(self) -> Iterable[tuple[str, str]]:
         is_ours = self._session() is None or (self._is_ours() and "spark.master" not in self._conf)
-        return embedded_check.lines(self.name, self.status(), self._workers_problem(), is_ours)
+        status, problem = self.status(), self._workers_problem()
+        python = self._call("python_of_worker", {}) if isinstance(status, Ready) and not problem else None
+        return embedded_check.lines(self.name, status, problem, is_ours, python)
 
     def _workers_problem(self) -> str | None:
         """Why the notebook's own Spark session cannot be used, in one line, or None."""

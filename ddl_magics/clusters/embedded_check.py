@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
+from typing import Any
 
 from ddl_magics.clusters import local_spark, machine, preflight, session_details
 from ddl_magics.clusters.base import NotStarted, Ready, Unreachable
 from ddl_magics.runtime.assert_never import assert_never
+from ddl_magics.runtime.provenance import python_description
 from ddl_magics.wording import counted, in_bytes
 
 #: A Spark session of this kernel whose executors are on other machines.
@@ -15,7 +18,11 @@ SESSION = "the notebook's session"
 
 
 def lines(
-    name: str, status: Ready | NotStarted | Unreachable, workers_problem: str | None, is_ours: bool = False
+    name: str,
+    status: Ready | NotStarted | Unreachable,
+    workers_problem: str | None,
+    is_ours: bool = False,
+    python_of_worker: Mapping[str, Any] | None = None,
 ) -> list[tuple[str, str]]:
     """(subject, finding) of each line.
 
@@ -24,6 +31,7 @@ def lines(
         status: its answer.
         workers_problem: why the notebook's Spark session cannot be used, or None.
         is_ours: Spark is, or will be, created for as many workers as a run asks for.
+        python_of_worker: of `driver.api.python_of_worker`; None for that of this kernel.
     """
     is_here = not isinstance(status, Ready) or str(status.details.get("master", "local")).startswith("local")
     findings = [("cluster", f"{name if is_here else SESSION}: {_state(status)}")]
@@ -35,8 +43,8 @@ def lines(
     findings.append(("Python", platform.python_version()))
     if workers_problem:
         findings.append(("workers", workers_problem))
-    elif is_ours:
-        findings.append(("workers", _workers()))
+    else:
+        findings += [("a worker", _python(python_of_worker))] + ([("workers", _workers())] if is_ours else [])
     return [
         *findings,
         ("Spark", _spark()),
@@ -44,6 +52,11 @@ def lines(
         ("TensorFlow", machine.installed("tensorflow", "tensorflow-cpu") or "missing: pip install tensorflow"),
         ("machine", _machine()),
     ]
+
+
+def _python(answer: Mapping[str, Any] | None) -> str:
+    ours = python_description.describe()
+    return session_details.python(answer or ours, is_kernels=answer is None or answer.get("path") == ours["path"])
 
 
 def _workers() -> str:

@@ -29,7 +29,10 @@ from ddl_magics.runtime.spark import spark_error
 from ddl_magics.wording import plain
 
 #: Functions that call Spark, which the side channel must not do, or use the session's variables.
-STATEMENTS = ("launch", "info", "executors", "cache", "predict", "evaluate", "place", "write_tfrecord", "write_batch")
+STATEMENTS = (
+    *("launch", "info", "executors", "python_of_worker", "cache", "predict", "evaluate", "place"),
+    *("write_tfrecord", "write_batch"),
+)
 #: How long a statement may wait in the queue, and how long it may run. Most of ours run up to two seconds.
 STATEMENT_SECONDS = 60.0
 #: Side-channel jobs usually answer within milliseconds.

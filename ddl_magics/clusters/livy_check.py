@@ -1,6 +1,6 @@
 """`%ddl check` on a Livy session: a line for each thing that a run needs, with the fix where something is wrong.
 
-It starts nothing: the executors are described by Spark's settings, and their Python by the driver's.
+It starts no executor. Where there is one, its Python is asked by a task.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ def lines(
     yield "encryption", session_details.encryption(details)
     yield "files", session_details.file_reading(details)
     yield "side channel", _answer(lambda: _side_channel(channel))
+    yield "a worker", _answer(lambda: session_details.python(channel.call("python_of_worker", "{}")))
     try:
         asked_at = time.time()
         environment = channel.environment()

@@ -1,7 +1,11 @@
-"""What `%ddl check` says of a Spark session: its executors, encryption and files. `details`: of `driver.api.info`."""
+"""What `%ddl check` says of a Spark session: its executors, a worker's Python, encryption and files.
+
+`details`: of `driver.api.info`.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +13,8 @@ from ddl_magics.wording import counted
 
 #: TensorFlow and the rows of a worker need more than this beside Java.
 LEAST_MIB = 1024
+#: What a worker imports, as people call it.
+_NAMES = {"tensorflow": "TensorFlow", "keras": "Keras", "numpy": "NumPy", "pyarrow": "pyarrow"}
 
 
 def slots(total: int, free: int, details: Mapping[str, Any]) -> str:
@@ -68,3 +74,33 @@ def file_reading(details: Mapping[str, Any]) -> str:
         "Parquet, ORC and CSV go through Spark, and TFRecord that is not on local disks: with pip install pyarrow on "
         "the executors, workers read Parquet and TFRecord themselves"
     )
+
+
+def python(answer: Mapping[str, Any], is_kernels: bool = False) -> str:
+    """A worker's Python, where it comes from, and what it lacks.
+
+    answer: of `driver.api.python_of_worker`. is_kernels: it is that of this process.
+    """
+    if "unknown" in answer:
+        return str(answer["unknown"])
+    origin, remedy = _origin(answer, is_kernels)
+    path, folder = str(answer["path"]), str(answer["folder"])
+    if path.startswith(folder + os.sep):
+        path = "." + path[len(folder) :]
+    packages: Mapping[str, str | None] = answer["packages"]
+    has = "".join(f", {_NAMES[name]} {version}" for name, version in packages.items() if version)
+    lacks = " and ".join(_NAMES[name] for name, version in packages.items() if not version)
+    return f"Python {answer['version']} at {path}, {origin}{has}" + (f"; lacks {lacks}: {remedy}" if lacks else "")
+
+
+def _origin(answer: Mapping[str, Any], is_kernels: bool) -> tuple[str, str]:
+    """(where a Python comes from, how a package gets there)."""
+    if is_kernels:
+        return "this kernel's", "pip install the packages"
+    setting = answer["setting"]
+    if answer["archive"]:
+        return f"of the archive {answer['archive']} ({setting})", "pack the packages into that archive"
+    environment = f"{answer['environment']} of" if answer["environment"] else "of"
+    naming = f"named by {setting}" if setting else "found by its PATH"
+    origin = f"{environment} the executor's host or image ({naming})"
+    return origin, "install the packages on all nodes, or bring an environment with spark.archives"

@@ -25,7 +25,11 @@ ELSEWHERE = 1e-4
 
 #: What `%ddl check` says, by kind.
 CHECKED = {
-    "embedded": [r"^cluster +this machine: Spark 3\.\S+ at local\S+, \d+ slots", r"^TensorFlow +2\.\d+\.\d+$"],
+    "embedded": [
+        r"^cluster +this machine: Spark 3\.\S+ at local\S+, \d+ slots",
+        r"^TensorFlow +2\.\d+\.\d+$",
+        r"^a worker +Python 3\.\S+ at \S+, this kernel's, TensorFlow 2\.",
+    ],
     "ipython": [r"^Livy +0\.\d+\.\S+ at http\S+, with", r"^session +(idle|busy); outlives this kernel"],
     "pyspark": [r"^Livy +0\.\d+\.\S+ at http\S+, with", r"^session +(idle|busy); ends with its kernel"],
     "gateway": [r"^Livy +0\.\d+\.\S+ at https://localhost\S+, with basic credentials$"],
@@ -34,6 +38,7 @@ CHECKED_ON_LIVY = [
     r"^cluster +Livy session \d+ at [^/]+:\d+$",
     r"^Spark +3\.\d+\.\d+ at \S+, \d+ slots$",
     r"^side channel +answers in \d+ ms$",
+    r"^a worker +Python 3\.\S+ at /\S+, .*of the executor.s host or image \(\D+\), TensorFlow 2\.",
     r"^Python +3\.\d+\.\S+ on the cluster, 3\.",
     r"^TensorFlow +2\.\S+, Keras ",
 ]

@@ -28,13 +28,32 @@ DETAILS = {
 }
 THERE = {"python": "3.10.4", "tensorflow": "2.17.1", "keras": "3.5.0"}
 LINES = ["ddl_magics", "cluster", "Livy", "CSRF", "session", "idle timeout", "Spark", "executors", "allocation", "GPUs"]
-LINES += ["encryption", "files", "side channel", "Python", "TensorFlow", "clock", "runs"]
+LINES += ["encryption", "files", "side channel", "a worker", "Python", "TensorFlow", "clock", "runs"]
+#: What an executor's Python says, and the driver of that.
+OF_ARCHIVE = {
+    "version": "3.10.4",
+    "path": "/yarn/container_1/training/bin/python",
+    "folder": "/yarn/container_1",
+    "environment": "a conda environment",
+    "packages": {"tensorflow": "2.17.1", "keras": "3.5.0", "numpy": "1.26.4", "pyarrow": None},
+    "archive": "training.tar.gz",
+    "setting": "spark.yarn.dist.archives",
+}
+OF_HOST = {
+    **OF_ARCHIVE,
+    "path": "/usr/bin/python3",
+    "environment": "",
+    "packages": {"tensorflow": None, "keras": None, "numpy": "1.26.4", "pyarrow": "21.0.0"},
+    "archive": None,
+    "setting": None,
+}
 
 
 FUNCTIONS = """
-DETAILS = {}
+DETAILS, PYTHON = {}, {}
 def busy(argument): return json.dumps({'busy': 0})
 def info(argument): return json.dumps(DETAILS)
+def python_of_worker(argument): return json.dumps(PYTHON)
 """
 
 
@@ -45,12 +64,16 @@ class Checked:
         self.runtime, self.livy = runtime, livy
         self.connection, self.session = {}, {}
         self.details, self.there, self.ahead = dict(DETAILS), dict(THERE), 0.0
+        self.python = dict(OF_ARCHIVE)
 
     def lines(self):
         http = LivyHttp(Connection(self.livy.url, **self.connection))
         cluster = LivyCluster(LivySession(http, 7, **self.session), self.runtime)
         cluster.channel.open(5)
-        sys.modules[self.runtime.module + ".driver.remote"].DETAILS.update(self.details)
+        there = sys.modules[self.runtime.module + ".driver.remote"]
+        there.DETAILS.update(self.details)
+        there.PYTHON.clear()
+        there.PYTHON.update(self.python)
         cluster.channel.environment = lambda: {**self.there, "time": time.time() + self.ahead}
         return dict(line.split("  ", 1) for line in check.check(Kernel(Session(cluster))).splitlines())
 
@@ -123,6 +146,34 @@ def test_what_its_python_has(checked, there, what, says):
     one = checked()
     one.there.update(there)
     assert says in one.line(what)
+
+
+@pytest.mark.parametrize(
+    ("python", "says"),
+    [
+        (
+            OF_ARCHIVE,
+            "Python 3.10.4 at ./training/bin/python, of the archive training.tar.gz (spark.yarn.dist.archives), "
+            "TensorFlow 2.17.1, Keras 3.5.0, NumPy 1.26.4; lacks pyarrow: pack the packages into that archive",
+        ),
+        (
+            OF_HOST,
+            "Python 3.10.4 at /usr/bin/python3, of the executor's host or image (found by its PATH), NumPy 1.26.4, "
+            "pyarrow 21.0.0; lacks TensorFlow and Keras: install the packages on all nodes, or bring an environment "
+            "with spark.archives",
+        ),
+        (
+            {**OF_HOST, "environment": "a virtualenv", "setting": "PYSPARK_PYTHON", "packages": {"keras": "3.5.0"}},
+            "Python 3.10.4 at /usr/bin/python3, a virtualenv of the executor's host or image (named by "
+            "PYSPARK_PYTHON), Keras 3.5.0",
+        ),
+        ({"unknown": "not asked: runs take all slots"}, "not asked: runs take all slots"),
+    ],
+)
+def test_a_workers_python_its_origin_and_what_it_lacks(checked, python, says):
+    one = checked()
+    one.python = python
+    assert one.line("a worker") == says
 
 
 def test_both_ends_of_the_supported_range_are_well(checked):

@@ -28,7 +28,7 @@ from ..spark import allocation, gpus, jvm_gateway, session_end, slots, spark_err
 from ..spark.settings import conf_of
 from ..variables import placing
 from ..wording import counted
-from . import encryption, environment, out, prediction, uploads
+from . import encryption, environment, out, prediction, uploads, worker_python
 from .job import Job
 from .job_registry import JobRegistry
 from .monitor_job import MonitorJob
@@ -370,3 +370,15 @@ def info(_request: str = "{}") -> str:
             "pyarrow": _pyarrow(),
         }
     )
+
+
+def python_of_worker(_request: str = "{}") -> str:
+    """The Python of a worker, as `worker_python.ask` says; asks Spark, and takes a moment."""
+    from pyspark import SparkContext
+
+    sc = SparkContext._active_spark_context
+    try:
+        answer = worker_python.ask(sc, registry.busy())
+    except Exception as error:  # Py4J's, of many kinds
+        answer = {"unknown": "cannot be asked: %s" % spark_error.cause(error)}
+    return json.dumps(answer)

@@ -50,6 +50,7 @@ CALLS: dict[str, Callable[..., str]] = dict(
     launch=launch,
     info=api.info,
     executors=api.executors,
+    python_of_worker=api.python_of_worker,
     cache=api.cache,
     predict=api.predict,
     evaluate=api.evaluate,
