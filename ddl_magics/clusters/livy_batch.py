@@ -32,6 +32,8 @@ LOG_LINES = 2000
 SHOWN_LINES = 10
 
 _KIND = "batches"
+#: Livy's state of a batch that has begun.
+_RUNNING = "running"
 #: What a batch takes of the properties of a session (`session_configs`).
 _PROPERTIES = (
     *("proxyUser", "jars", "pyFiles", "files", "archives", "queue"),
@@ -41,6 +43,10 @@ _PROPERTIES = (
 _CONF = {"spark.yarn.maxAppAttempts": "1"}
 _LINE, _END_LINE = re.compile(r"<ddl_magics (\d+)> (.*)"), re.compile(r"<ddl_magics end> (\{.*\})")
 _SHOWN_CHARACTERS = 300
+
+
+class Deleted(NoSession):
+    """Livy answers, and has the batch no more."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +65,13 @@ class Batch:
         return self.http.url + self.path
 
     @property
-    def instructions(self) -> str:
-        """How to see it and how to end it, in words."""
-        return f"GET {self.url}/log shows its log, and DELETE {self.url} ends it"
+    def name(self) -> str:
+        """For people."""
+        return f"batch {self.id} at {self.http.host}"
+
+    def delete(self, seconds: float = RETRY_SECONDS) -> None:
+        """End it at once. Raises as `LivyHttp.ask`, `Gone` where Livy has it no more."""
+        with_retries(lambda: self.http.delete(self.path), seconds)
 
 
 @dataclass(frozen=True)
@@ -131,31 +141,60 @@ def _written(
     return reply
 
 
-def follow(batch: Batch, report: Callable[[str], None] = print) -> Outcome:
+def follow(
+    batch: Batch,
+    report: Callable[[str], None] = print,
+    start_seconds: float | None = None,
+    report_state: Callable[[str, str], None] = lambda state, message: None,
+) -> Outcome:
     """Report what the run prints, until the batch has ended.
 
+    Args:
+        batch: that was created.
+        report: called with a line.
+        start_seconds: a batch that has not begun after so long is deleted; None: it may wait for ever.
+        report_state: called now and then with the state of the run, and what it waits for.
+
     Raises:
-        NoSession: Livy has not answered for `RETRY_SECONDS`, or has the batch no more.
+        Deleted: Livy has the batch no more.
+        NoSession: Livy has not answered for `RETRY_SECONDS`.
     """
-    last_number = 0
+    last_number, began, log = 0, time.monotonic(), list[str]()
+    queue = yarn_application.Queue(lambda: log, report)
     while True:
-        state, log = _state_and_log(batch)
+        state, log[:] = _state_and_log(batch)
         last_number = _report_new(log, last_number, report)
         if state in DEAD:
-            return _outcome(batch, state, last_number, report)
+            return outcome(batch, state, last_number, report)
+        if state == _RUNNING or last_number:
+            report_state(ev.RUNNING, "")
+        else:
+            queue.look()
+            report_state(ev.SUBMITTED, queue.waiting)
+            if start_seconds is not None and time.monotonic() > began + start_seconds:
+                return _given_up(batch, start_seconds, queue.waiting)
         time.sleep(POLL_SECONDS)
 
 
-def _state_and_log(batch: Batch) -> tuple[str, Sequence[str]]:
+def _given_up(batch: Batch, seconds: float, waiting: str) -> Outcome:
+    remedy = "ask for less with session_configs in sparkmagic's config.json, or for more time with --timeout"
+    error = f"{batch.name} had not begun after the {seconds:g} s of --timeout"
+    try:
+        batch.delete()
+    except (ConnectionError, ProcessLookupError) as problem:
+        return Outcome(ev.FAILED, f"{error}, and may begin yet, as it could not be deleted: {problem}")
+    return Outcome(ev.FAILED, f"{error}, and was deleted{f' ({waiting})' if waiting else ''}: {remedy}")
+
+
+def _state_and_log(batch: Batch) -> tuple[str, list[str]]:
     """The state of the batch, and what Livy has of its log."""
     try:
         state = with_retries(lambda: livy_description.read(batch.http.get(batch.path)), RETRY_SECONDS).state
         return state, with_retries(lambda: _log(batch), RETRY_SECONDS)
     except Gone:
-        raise NoSession(f"batch {batch.id} at {batch.http.host} was deleted, and its run ended with it.") from None
+        raise Deleted(f"{batch.name} was deleted, and its run ended with it.") from None
     except (ConnectionError, ProcessLookupError, ValueError) as error:
-        problem = str(error).rstrip(".")
-        raise NoSession(f"{problem}. Batch {batch.id} may go on there: {batch.instructions}.") from None
+        raise NoSession(f"{str(error).rstrip('.')}. {batch.name.capitalize()} may go on there.") from None
 
 
 def _log(batch: Batch) -> list[str]:
@@ -174,8 +213,12 @@ def _report_new(log: Sequence[str], last_number: int, report: Callable[[str], No
     return last_number
 
 
-def _outcome(batch: Batch, state: str, last_number: int, report: Callable[[str], None]) -> Outcome:
-    """How the batch has ended, by its driver's own words where the log has them: on YARN, the cluster's logs do."""
+def outcome(
+    batch: Batch, state: str, last_number: int = 0, report: Callable[[str], None] = lambda line: None
+) -> Outcome:
+    """How a batch in a state of `DEAD` has ended, by its driver's own words where the log has them: on YARN, the
+    cluster's logs do.
+    """
     deadline = time.monotonic() + LAST_LINES_SECONDS
     while True:
         log = _state_and_log(batch)[1]

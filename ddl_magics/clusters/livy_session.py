@@ -17,8 +17,6 @@ from ddl_magics.clusters.livy_http import Gone, LivyHttp, Rejected, Throttled, U
 #: How long a new session may take to become idle: YARN may have to find resources for it.
 START_SECONDS = 300.0
 POLL_SECONDS = 0.5
-#: A session that starts for so long may wait in a queue of YARN: then, how often that is looked up, and told again.
-QUEUE_SECONDS, QUEUE_LOOK_SECONDS, REPEAT_SECONDS = 20.0, 5.0, 60.0
 #: How long the first request is repeated: a user waits for the cell.
 REACH_SECONDS = 3.0
 #: How long a session may take to be listed, if the answer to its creation is lost.
@@ -224,7 +222,7 @@ def wait_until_idle(
     Raises:
         NoSession: it has not started in time, or has died.
     """
-    deadline, queue = time.monotonic() + seconds, _Queue(session, report)
+    deadline, queue = time.monotonic() + seconds, yarn_application.Queue(lambda: _log(session), report)
     while True:
         try:
             described = with_retries(lambda: livy_description.ask(session.http, session.id), 60.0)
@@ -243,44 +241,6 @@ def wait_until_idle(
             )
         queue.look()
         time.sleep(POLL_SECONDS)
-
-
-class _Queue:
-    """Whether a session that starts waits in a queue of YARN: the first line after `QUEUE_SECONDS`, then each minute.
-
-    waiting: the newest line; "" while it does not wait.
-    """
-
-    def __init__(self, session: LivySession, report: Callable[[str], None]) -> None:
-        self.waiting = ""
-        self._session, self._report = session, report
-        self._began = time.monotonic()
-        self._look_at, self._report_at = self._began + QUEUE_SECONDS, self._began
-
-    def look(self) -> None:
-        now = time.monotonic()
-        if now < self._look_at:
-            return
-        self._look_at = now + QUEUE_LOOK_SECONDS
-        self.waiting = yarn_application.waiting(_log(self._session)) or ""
-        if self.waiting and now >= self._report_at:
-            self._report_at = now + REPEAT_SECONDS
-            self._report(f"after {now - self._began:.0f} s, {self.waiting}")
-
-    @property
-    def advice(self) -> str:
-        """What a session is that has waited too long, and that Livy does not take out of the queue with the session."""
-        if not self.waiting:
-            return ""
-        application = self.waiting.partition(" ")[0]
-        return f" {self.waiting}. It stays there: `yarn application -kill {application}` takes it out."
-
-    @property
-    def given_up(self) -> str:
-        """Why a session is dead that was waiting; "" where it was not."""
-        limit = "longer than its Livy lets a session start (livy.rsc.server.connect.timeout, 90 s unless set)"
-        remedy = "ask for less with session_configs in sparkmagic's config.json, or end other sessions"
-        return f"{self.waiting}, {limit}: {remedy}" if self.waiting else ""
 
 
 def find(http: LivyHttp, id_or_name: str) -> LivySession:

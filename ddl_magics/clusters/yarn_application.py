@@ -1,16 +1,18 @@
-"""What a Livy session on YARN waits for, and why it has ended, in the words of YARN: they are in the session's log."""
+"""What a Livy session, or a batch, on YARN waits for, and why it has ended, in the words of YARN: its log has them."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ddl_magics.clusters import livy_description
 from ddl_magics.clusters.livy_description import DEAD, SessionId
 from ddl_magics.clusters.livy_http import LivyHttp
 from ddl_magics.runtime.spark import yarn
 
+#: What starts for so long may wait in a queue of YARN: then, how often that is looked up, and told again.
+QUEUE_SECONDS, QUEUE_LOOK_SECONDS, REPEAT_SECONDS = 20.0, 5.0, 60.0
 #: How long Livy may take to notice that an application has ended: it asks YARN every 5 s.
 NOTICE_SECONDS = 12.0
 LOOK_SECONDS = 1.0
@@ -36,6 +38,44 @@ def waiting(log: Sequence[str]) -> str | None:
     queue_words = f"queue {queues[-1]}" if queues else "its queue"
     filled = f", {float(used_capacity[1]):.0f} % of which is used" if used_capacity else ""
     return f"{reports[-1][1]} waits in {queue_words} of YARN{filled}: {yarn.short(words)}"
+
+
+class Queue:
+    """Whether what starts waits in a queue of YARN: the first line after `QUEUE_SECONDS`, then each minute.
+
+    ask_log: returns the newest lines of its log. waiting: the newest line; "" while it does not wait.
+    """
+
+    def __init__(self, ask_log: Callable[[], Sequence[str]], report: Callable[[str], None]) -> None:
+        self.waiting = ""
+        self._ask_log, self._report = ask_log, report
+        self._began = time.monotonic()
+        self._look_at, self._report_at = self._began + QUEUE_SECONDS, self._began
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if now < self._look_at:
+            return
+        self._look_at = now + QUEUE_LOOK_SECONDS
+        self.waiting = waiting(self._ask_log()) or ""
+        if self.waiting and now >= self._report_at:
+            self._report_at = now + REPEAT_SECONDS
+            self._report(f"after {now - self._began:.0f} s, {self.waiting}")
+
+    @property
+    def advice(self) -> str:
+        """What a session is that has waited too long, and that Livy does not take out of the queue with the session."""
+        if not self.waiting:
+            return ""
+        application = self.waiting.partition(" ")[0]
+        return f" {self.waiting}. It stays there: `yarn application -kill {application}` takes it out."
+
+    @property
+    def given_up(self) -> str:
+        """Why a session is dead that was waiting; "" where it was not."""
+        limit = "longer than its Livy lets a session start (livy.rsc.server.connect.timeout, 90 s unless set)"
+        remedy = "ask for less with session_configs in sparkmagic's config.json, or end other sessions"
+        return f"{self.waiting}, {limit}: {remedy}" if self.waiting else ""
 
 
 def end_reason(log: Sequence[str], application: str) -> str:

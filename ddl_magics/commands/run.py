@@ -27,6 +27,9 @@ from ddl_magics.wording import nearest
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
+    from ddl_magics.clusters.livy_batch import Batch
+    from ddl_magics.runs.batch_run import BatchRun
+    from ddl_magics.runtime.run_spec import RunSpec
     from ddl_magics.unattended.background import Background
     from ddl_magics.unattended.execution import Outcome
 
@@ -114,26 +117,50 @@ def _in_batch(path: Path, options: Sequence[str], cluster: str, token_from: str 
         raise UsageError("--token-from needs the URL that the token is for: --cluster URL.")
     spec = spec_of(path, options)
     report = partial(print, file=sys.stderr, flush=True)
-    value = {**_value(path, [], []), "out": spec.out}
+    run, batch = _stored(spec), None
     try:
         http = LivyHttp(livy_config.connection(None if cluster in CLUSTERS else cluster, token_from))
         seconds = max(livy_session.START_SECONDS, livy_config.startup_seconds())
         batch = livy_batch.submit(http, spec, livy_config.session_properties(), seconds, report)
-        value["batch"] = batch.url
-        goes_on = f"{spec.name} is trained by batch {batch.id} at {http.host}: {batch.instructions}"
+        run.submitted(batch)
+        goes_on = f"{spec.name} is trained by {batch.name}: ddl-magics runs says how it is, ddl-magics stop ends it"
         if detach:
-            return Answer(goes_on, {**value, "state": ev.RUNNING})
+            return _of_batch(path, run, batch, goes_on)
         report(goes_on)
-        outcome = livy_batch.follow(batch, partial(print, flush=True))
+        outcome = livy_batch.follow(batch, partial(print, flush=True), spec.timeout, run.follow)
+    except livy_batch.Deleted as error:
+        outcome = livy_batch.Outcome(ev.STOPPED if run.folder.requested("stop") else ev.FAILED, str(error))
     except livy_session.NoSession as error:
+        if batch is None:
+            run.folder.remove()
         raise UsageError(str(error)) from None
     except KeyboardInterrupt:
-        if value["batch"] is None:
-            return Answer("no batch was created", {**value, "state": ev.STOPPED}, _INTERRUPTED)
-        return Answer(goes_on, {**value, "state": ev.RUNNING}, _INTERRUPTED)
-    error_line = [f"{path} has failed: {outcome.error}"] if outcome.error else []
+        if batch is not None:
+            return _of_batch(path, run, batch, goes_on, _INTERRUPTED)
+        run.folder.remove()
+        return Answer("no batch was created", {**_value(path, [], []), "state": ev.STOPPED}, _INTERRUPTED)
+    run.enter(outcome.state, outcome.error)
+    error_line = [f"{path} has failed: {outcome.error}"] if outcome.state == ev.FAILED else []
     text = "\n".join([f"{spec.name}  {outcome.state}  {spec.out}", *error_line])
-    return Answer(text, {**value, "state": outcome.state, "error": outcome.error or None}, STATUSES[outcome.state])
+    return _of_batch(path, run, batch, text, STATUSES[outcome.state])
+
+
+def _stored(spec: RunSpec) -> BatchRun:
+    """The run in the store, where `ddl-magics runs` finds it."""
+    from ddl_magics.runs.batch_run import BatchRun
+
+    try:
+        return BatchRun.create(spec)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"the run cannot be stored ({error}): free space, or set JUPYTER_DATA_DIR.") from None
+
+
+def _of_batch(path: Path, run: BatchRun, batch: Batch | None, text: str, status: int = 0) -> Answer:
+    record = run.folder.record()
+    assert record is not None and batch is not None, "they are there by now"
+    of_batch = {"batch": batch.url, "out": record.spec["out"], "state": record.state if record.over else ev.RUNNING}
+    failed = record.message if record.state == ev.FAILED else None
+    return Answer(text, {**_value(path, [record], []), **of_batch, "error": failed}, status)
 
 
 def _require(*modules: str) -> None:

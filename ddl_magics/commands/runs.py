@@ -12,7 +12,7 @@ from ddl_magics.commands.answer import Answer
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.dashboard.state_words import state_word
 from ddl_magics.history.query import Query, QueryError, of_search, parse_words, unknown_name
-from ddl_magics.runs import Run, run_text
+from ddl_magics.runs import Run, batch_run, run_text
 from ddl_magics.runtime import events as ev
 from ddl_magics.search import Search, ask_to_stop
 from ddl_magics.search.text import searches_table
@@ -33,7 +33,7 @@ def list_runs(kernel: Kernel, query: tuple[str, ...]) -> Answer:
 
 def _listed(query: Query) -> Answer:
     """The matches; as text the newest, a line each, or one line if nothing matches."""
-    runs, searches = store.list_runs(), store.list_searches()
+    runs, searches = batch_run.refreshed(store.list_runs()), store.list_searches()
     matching_runs = [record for record in runs if query.matches(record)]
     matching_searches = [record for record in searches if query.matches(of_search(record))]
     value = {
@@ -65,6 +65,8 @@ def show(kernel: Kernel, run: str) -> Answer:
     if search_record is not None:
         search = kernel.session.searches.get(search_record.id) or Search.stored(search_record)
         return Answer(str(search), {**values.of_search(search_record), "trials": values.of_trials(search.view)})
+    if (batch := _batch(run)) is not None:
+        batch_run.refreshed([batch])
     shown = kernel.session.find(run)
     if shown in kernel.session.live() and kernel.display.show_live(shown):
         return Answer("", {})
@@ -118,9 +120,18 @@ STOP_KEYS = {
 
 def stop(kernel: Kernel, run: str) -> Answer:
     """End a run or a search."""
-    search = kernel.session.find_search(run)
-    ending = kernel.end_run(kernel.session, run) if search is None else ask_to_stop(search)
+    search, batch = kernel.session.find_search(run), _batch(run)
+    if batch is not None:
+        ending = batch_run.end(batch)
+    else:
+        ending = kernel.end_run(kernel.session, run) if search is None else ask_to_stop(search)
     return Answer(ending.text, ending.to_record(), int(not ending.success))
+
+
+def _batch(run: str) -> store.RunRecord | None:
+    """The stored run, if it is a batch of Livy."""
+    record = store.find_run(run)
+    return record if record is not None and record.is_batch else None
 
 
 def attach(kernel: Kernel, run: str) -> str:

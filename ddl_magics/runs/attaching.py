@@ -56,6 +56,11 @@ def find_stored(record: RunRecord, cluster_at: Callable[[Mapping[str, Any]], Clu
         raise RunGone(
             f"{name} was imported and cannot be attached: it has run elsewhere. %ddl show {name} shows what is stored."
         )
+    if record.is_batch:
+        raise UsageError(
+            f"{name} cannot be attached: it is a batch of Livy, which no notebook follows. `ddl-magics runs` says how "
+            "it is, and `ddl-magics stop` ends it."
+        )
     if record.state not in ev.TERMINAL:
         notebook = f" ({record.notebook})" if record.notebook else ""
         raise UsageError(f"{name} is followed by another kernel{notebook}: %ddl show {name} shows it.")

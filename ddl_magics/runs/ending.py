@@ -67,8 +67,10 @@ def ask_stored(record: RunRecord) -> Ending:
     Raises:
         OSError: the request cannot be written, or the run has been removed.
     """
+    if record.is_batch and not record.over:
+        return Ending("runs", f"{record.name} is a batch of Livy.", f"`ddl-magics stop {record.name}` deletes it.")
     folder = RunFolder(record.folder)
-    attachable, followed = bool(record.driver_address), folder.has_live_owner()
+    attachable, followed = record.attachable, folder.has_live_owner()
     request_stop = partial(folder.request, "stop")
     stopping = _stopping(record.state, str(record.spec.get("strategy")), bool(record.progress) or None)
     return _ask(record.name, record.state, record.cluster, attachable, followed, request_stop, stopping)

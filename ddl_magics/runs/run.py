@@ -113,7 +113,7 @@ class Run:
         timeline.state, timeline.failure = record.state, record.failure
         timeline.settle()
         spec = RunSpec.from_record(record.spec)
-        attachable = bool(record.driver_address) and not record.imported
+        attachable = record.attachable and not record.imported
         return cls(spec, folder, timeline, record.cluster, None, attachable, damage, record.imported)
 
     @property

@@ -39,7 +39,7 @@ def row(
         "notebook": record.notebook,
         "cell_id": record.cell_id,
         "cluster": record.cluster,
-        "attachable": bool(record.driver_address),
+        "attachable": record.attachable,
         "strategy": spec.get("strategy"),
         "rule": spec.get("rule"),
         "workers": spec.get("workers"),

@@ -48,7 +48,7 @@ class RunReader:
             "cluster": record.cluster,
             "waiting": False,
         }
-        self.reach = Reach(bool(record.driver_address), record.folder)
+        self.reach = Reach(record.attachable, record.folder)
         self._folder, self._workers = RunFolder(record.folder), workers
         self._size = -1
         self._begin(from_snapshot=True)

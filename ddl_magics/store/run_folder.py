@@ -165,7 +165,7 @@ class RunFolder(OwnedFolder):
             record = RunRecord.read(stored, read_object(self.path / "labels.json"), self.path)
         except (KeyError, TypeError, ValueError):
             return None
-        if record.over or self.has_live_owner():
+        if record.over or record.is_batch or self.has_live_owner():
             return record
         return replace(record, state=ev.LOST, message="its kernel has ended", ended=self._lost_at())
 

@@ -19,7 +19,8 @@ _FAILURE_TYPES: Mapping[str, type] = {"rank": int, "host": str, "kind": str, "me
 
 @dataclass(frozen=True)
 class RunRecord:
-    """`run.json`, read. `state` is LOST where the file has a state that is not terminal and the owner is dead.
+    """`run.json`, read. `state` is LOST where the file has a state that is not terminal and the owner is dead; of a
+    batch it is what Livy has said when it was asked last.
 
     Times are seconds since the epoch.
     """
@@ -99,6 +100,16 @@ class RunRecord:
     @property
     def over(self) -> bool:
         return self.state in ev.TERMINAL
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether it is a batch of Livy, which needs no owner."""
+        return "batch" in self.driver_address
+
+    @property
+    def attachable(self) -> bool:
+        """Whether a notebook can follow it again."""
+        return bool(self.driver_address) and not self.is_batch
 
 
 def moment(value: Any) -> float | None:

@@ -1,13 +1,17 @@
 """A batch of a Livy: what is asked for, what is reported, and each problem in one line. The Livy is a stand-in."""
 
 import json
+import re
 
 import pytest
+from IPython.core.error import UsageError
 from support import fake_livy
 from support.fake_livy import FakeLivy
 
+from ddl_magics import store
 from ddl_magics.__main__ import main
-from ddl_magics.clusters import livy_batch, livy_channel, livy_http, livy_session, shipping
+from ddl_magics.clusters import livy_batch, livy_channel, livy_http, livy_session, shipping, yarn_application
+from ddl_magics.runs import attaching, batch_run, ending
 
 #: What the session answers, in the place of the runtime's driver/batch.py.
 WRITES = """
@@ -31,12 +35,23 @@ FINISHED = [
 ]
 
 
+#: As `spark-submit` prints it, of a batch for which its queue has no room.
+WAITS = [
+    "26/11/28 08:13:28 INFO Client: Application report for application_17_0005 (state: ACCEPTED)",
+    "\t diagnostics: AM resource limit exceeded",
+    "\t queue: town",
+]
+WAITING = "application_17_0005 waits in queue town of YARN: AM resource limit exceeded"
+
+
 @pytest.fixture
-def livy(tmp_path, monkeypatch):
+def livy(tmp_path, monkeypatch, data_dir):
     for name, seconds in (("APPEAR_SECONDS", 0.3), ("REACH_SECONDS", 0.1), ("POLL_SECONDS", 0.02)):
         monkeypatch.setattr(livy_session, name, seconds)
     for name, seconds in (("RETRY_SECONDS", 0.3), ("LAST_LINES_SECONDS", 0.1), ("POLL_SECONDS", 0.02)):
         monkeypatch.setattr(livy_batch, name, seconds)
+    for name in ("QUEUE_SECONDS", "QUEUE_LOOK_SECONDS"):
+        monkeypatch.setattr(yarn_application, name, 0.02)
     monkeypatch.setattr(livy_http, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(livy_channel, "PROBE_SECONDS", 0.1)
     (tmp_path / "config.json").write_text(
@@ -95,11 +110,125 @@ def test_no_setting_is_in_a_file_or_in_a_statement(livy, run):
     assert "open" not in json.dumps(livy.batches[0]["args"])
 
 
-def test_detached_it_says_how_to_see_and_to_end_it(livy, run):
-    livy.batch = [("running", [])]
+@pytest.fixture
+def ddl_magics(capsys):
+    """`ddl_magics(*words)`: (exit status, answer) of another command."""
+
+    def command(*words):
+        status = main([*words, "--json"])
+        return status, json.loads(capsys.readouterr().out)
+
+    return command
+
+
+@pytest.fixture
+def submitted(livy, run):
+    """A batch that no command follows."""
+    livy.batch = [("starting", [])]
     status, answer, _ = run(CELL, "--detach")
     assert (status, answer["state"], answer["batch"]) == (0, "RUNNING", f"{livy.url}/batches/3")
     assert not [path for method, path, _, _ in livy.seen if method == "GET" and path.startswith("/batches/3")]
+    record = store.find_run("far")
+    leave(record)
+    return record
+
+
+def leave(record):
+    """The command that has submitted the batch ends."""
+    (record.folder / "owner.json").unlink()
+
+
+def test_runs_asks_livy_how_a_batch_is_that_no_command_follows(livy, submitted, ddl_magics):
+    failed = ['<ddl_magics end> {"state": "FAILED", "message": "x"}']
+    for batch, state, reason in (
+        (("starting", []), "SUBMITTED", ""),
+        (("running", []), "RUNNING", ""),
+        (("running", []), "RUNNING", ""),
+        (("dead", failed), "FAILED", "x"),
+        (("success", []), "FAILED", "x"),  # it has ended, and is not asked again
+    ):
+        livy.batch = [batch]
+        (run,) = ddl_magics("runs")[1]["runs"]
+        assert (run["name"], run["state"], run["reason"]) == ("far", state, reason)
+        assert run["cluster"].startswith("Livy batch 3 at 127.0.0.1:") and (run["ended"] is None) == (state != "FAILED")
+    events = [json.loads(line) for line in (submitted.folder / "events.jsonl").read_text().splitlines()]
+    assert [(event["seq"], event["state"]) for event in events] == [(1, "SUBMITTED"), (2, "RUNNING"), (3, "FAILED")]
+    assert "open" not in (submitted.folder / "run.json").read_text(), "no setting is stored"
+
+
+def test_show_asks_livy_too(livy, submitted, ddl_magics):
+    livy.batch = [("success", FINISHED)]
+    assert ddl_magics("show", "far")[1]["state"] == "FINISHED"
+
+
+def test_a_batch_that_livy_has_no_more_is_lost(livy, submitted, ddl_magics):
+    livy.batches.clear()
+    (run,) = ddl_magics("runs")[1]["runs"]
+    assert (run["state"], run["reason"]) == ("LOST", "its Livy does not have batch 3 any more")
+
+
+def test_a_livy_that_does_not_answer_is_said_once_and_changes_nothing(livy, run, submitted, ddl_magics):
+    run(CELL, "--detach")
+    leave(store.find_run("far"))
+    livy.seen.clear()
+    livy.faults = {"GET /batches/3": [(401, None)] * 2}
+    states = [(run["state"], run["reason"][:30]) for run in ddl_magics("runs")[1]["runs"]]
+    assert ("SUBMITTED", "its batch could not be asked: ") in states and {state for state, _ in states} == {"SUBMITTED"}
+    assert len([path for _, path, _, _ in livy.seen if path == "/batches/3"]) == 1
+
+
+def test_stop_deletes_a_batch_that_no_command_follows(livy, submitted, ddl_magics):
+    status, answer = ddl_magics("stop", "far")
+    assert (status, answer["outcome"]) == (0, "stopped") and "there is no model of it" in answer["message"]
+    assert not livy.batches and store.find_run("far").state == "STOPPED"
+    status, answer = ddl_magics("stop", "far")
+    assert (status, answer["outcome"]) == (1, "ended")
+
+
+def test_stop_says_what_to_do_where_a_batch_cannot_be_deleted(livy, submitted, ddl_magics):
+    livy.faults = {"DELETE /batches/3": [(401, None)]}
+    status, answer = ddl_magics("stop", "far")
+    assert (status, answer["outcome"]) == (1, "runs") and f"DELETE {livy.url}/batches/3" in answer["how"]
+    assert store.find_run("far").state == "SUBMITTED"
+
+
+def test_a_batch_that_is_stopped_ends_the_command_that_follows_it_with_3(livy, run, monkeypatch):
+    livy.batch = [("running", [])]
+    sleep = livy_batch.time.sleep
+
+    def stopped_meanwhile(seconds):
+        record = store.find_run("far")
+        if livy.batches and record is not None:
+            assert record.state == "RUNNING"
+            assert batch_run.end(record).outcome == "asked"
+        sleep(seconds)
+
+    monkeypatch.setattr(livy_batch.time, "sleep", stopped_meanwhile)
+    status, answer, _ = run()
+    assert (status, answer["state"], answer["error"]) == (3, "STOPPED", None)
+    (stored,) = answer["runs"]
+    assert (stored["name"], stored["state"]) == ("far", "STOPPED")
+
+
+def test_a_batch_that_waits_in_a_queue_says_so_and_has_a_bound(livy, run):
+    livy.batch = [("starting", WAITS)]
+    status, answer, messages = run(CELL.replace("--seed 5", "--seed 5 --timeout 0.3"))
+    assert re.search(rf"^after \d s, {WAITING}$", messages, re.MULTILINE), messages
+    assert (status, answer["state"]) == (1, "FAILED") and not livy.batches
+    assert "had not begun after the 0.3 s of --timeout, and was deleted (application_17_0005 waits" in answer["error"]
+
+
+def test_a_batch_that_has_begun_may_take_longer_than_its_timeout(livy, run):
+    livy.batch = [("running", [])] * 30 + [("success", FINISHED)]
+    assert run(CELL.replace("--seed 5", "--seed 5 --timeout 0.3"))[:2][0] == 0
+
+
+def test_no_notebook_attaches_a_batch(livy, submitted, ddl_magics):
+    record = store.find_run("far")
+    assert not record.attachable
+    with pytest.raises(UsageError, match="far cannot be attached: it is a batch of Livy"):
+        attaching.find_stored(record, lambda address: None)
+    assert ending.ask_stored(record).outcome == "runs"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +254,8 @@ def test_ctrl_c_leaves_it_and_says_how_to_end_it(livy, run, monkeypatch):
 
     monkeypatch.setattr(livy_batch, "follow", interrupted)
     status, answer, messages = run()
-    assert (status, answer["state"]) == (130, "RUNNING") and f"DELETE {livy.url}/batches/3 ends it" in messages
+    assert (status, answer["state"]) == (130, "RUNNING")
+    assert "ddl-magics runs says how it is, ddl-magics stop ends it" in messages
     assert not [path for method, path, _, _ in livy.seen if method == "DELETE" and path.startswith("/batches")]
 
 

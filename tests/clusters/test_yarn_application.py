@@ -61,8 +61,8 @@ def test_an_application_that_waits_is_named_with_its_queue_and_the_reason(lines,
 @pytest.fixture
 def livy(monkeypatch):
     monkeypatch.setattr(livy_session, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(livy_session, "QUEUE_SECONDS", 0.02)
-    monkeypatch.setattr(livy_session, "QUEUE_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(yarn_application, "QUEUE_SECONDS", 0.02)
+    monkeypatch.setattr(yarn_application, "QUEUE_LOOK_SECONDS", 0.02)
     monkeypatch.setattr(yarn_application, "LOOK_SECONDS", 0.01)
     with FakeLivy() as livy:
         livy.about = {"appId": APPLICATION}

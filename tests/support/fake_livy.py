@@ -111,8 +111,11 @@ class FakeLivy(StandIn):
             return 201, {"id": 3, "state": "starting", "name": body["name"], "log": []}
         if not rest:
             return 200, {"sessions": [{"id": 3, "state": "running", "name": body["name"]} for body in self.batches]}
-        if rest != ["3"] and rest != ["3", "log"]:
+        if (rest != ["3"] and rest != ["3", "log"]) or not self.batches:
             return 404, {"msg": f"Session '{rest[0]}' not found."}
+        if method == "DELETE":
+            self.batches.clear()
+            return 200, {"msg": "deleted"}
         state, log = self.batch[0]
         if rest == ["3"]:
             return 200, {"id": 3, "state": state}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 POLL_SECONDS = 0.5
-SCRIPT, SPEC, EVENTS = "main.py", "spec.json", "events.jsonl"
+SCRIPT, SPEC = "main.py", "spec.json"
 #: The exit statuses; that of every other end is 1.
 _STATUS = {ev.FINISHED: 0, ev.STOPPED: 3}
 #: Before each line of ours: a log of Livy has Spark's lines as well, and keeps the newest only.
@@ -144,11 +144,11 @@ def _train(spark: SparkSession, uri: str, run: str, lines: _Lines) -> int:
             return lines.end(ev.FAILED, reply["error"]["message"])
         state, message = _follow(run, lines)
         try:
-            path = os.path.join(local, EVENTS)
+            path = os.path.join(local, storage.EVENTS)
             with open(path, "w") as file:
                 file.writelines(json.dumps(event) + "\n" for event in _events(run))
             with storage.Folder(sc, out.OPTION, uri, run) as folder:
-                folder.upload(path, EVENTS)
+                folder.upload(path, storage.EVENTS)
         except (storage.StorageError, OSError) as error:
             lines.show("the events of the run are not kept: %s" % error)
     _forget_program(sc, uri, run)

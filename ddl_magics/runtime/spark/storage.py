@@ -18,8 +18,8 @@ from .pyspark_types import SparkContext
 #: How long a storage may take to answer before the training begins.
 PROBE_SECONDS = 30.0
 SHOWN_FILES = 3
-#: The folder with a batch's program.
-_PROGRAM = re.compile(r"\..+\.batch")
+#: The folder with a batch's program, and the file that a batch leaves, also one that has failed.
+_PROGRAM, EVENTS = re.compile(r"\..+\.batch"), "events.jsonl"
 
 _Answer = TypeVar("_Answer")
 
@@ -87,6 +87,11 @@ class Folder:
         if not self._fs.getFileStatus(self._path).isDirectory():
             raise StorageError("%s: there is a file of that name: name a folder" % self._subject)
         files = [name for name in self._names() if not _PROGRAM.fullmatch(name)]
+        if files == [EVENTS]:
+            raise StorageError(
+                "%s: the folder has the events of a batch without a model, which has failed: read them, then remove "
+                "them (hadoop fs -rm %s/%s), or name another folder" % (self._subject, self.uri.rstrip("/"), EVENTS)
+            )
         if files:
             examples = ", ".join(files[:SHOWN_FILES]) + (", ..." if len(files) > SHOWN_FILES else "")
             raise StorageError(

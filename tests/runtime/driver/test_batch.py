@@ -59,6 +59,9 @@ def test_what_fails_says_why_in_its_last_line(spark_cluster, batch, tmp_path, ca
     assert batch._train(session, uri, "batch-2", batch._Lines()) == 1
     lines, end = lines_of(capsys.readouterr().out)
     assert end["state"] == "FAILED" and "ZeroDivisionError" in end["message"] and "Traceback" in "".join(lines)
+    refused = written(batch, tmp_path / "out", "batch-6")[1]["error"]["message"]
+    assert "the folder has the events of a batch without a model, which has failed: read them" in refused
+    assert f"hadoop fs -rm {uri}/events.jsonl" in refused and "\n" not in refused
     uri, _ = written(batch, tmp_path / "wide", "batch-3", workers=9)
     assert batch._train(session, uri, "batch-3", batch._Lines()) == 1
     assert lines_of(capsys.readouterr().out)[1]["message"].startswith("--workers 9 asks for more than the 2 slots")
