@@ -36,6 +36,7 @@ def livy_with_tickets(town, tmp_path_factory):
     }
     server = rig.start(tmp_path_factory.mktemp("livy"), conf=conf, environment={"JDK_JAVA_OPTIONS": town.java})
     yield server
+    rig.delete_sessions(server.url, town.ask)
     assert server.stop() == [], "had to be killed"
 
 

@@ -5,6 +5,7 @@ with realm(folder) as town:
 """
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -20,6 +21,8 @@ from livy import rig
 REALM = "TOWN.TEST"
 USER, PASSWORD = "ann", "her password"
 SERVICE = "HTTP/localhost"
+#: Fails for any other status than 2xx, and says which; the user is whom the ticket names.
+_CURL = ("--silent", "--show-error", "--fail", "--negotiate", "--user", ":", "--max-time", "30")
 START_SECONDS = 10
 
 _SBIN = "/usr/sbin"
@@ -86,6 +89,15 @@ class Realm:
         """A ticket for the user, for so long."""
         _run("kinit", "-l", f"{seconds}s", USER, environment=self.environment, told=PASSWORD)
 
+    def ask(self, method: str, url: str) -> dict:
+        """What a Livy of this realm answers to the user, for `rig.delete_sessions`."""
+        self.kinit()
+        words = ["--request", method, "--header", "X-Requested-By: rig", url.replace("127.0.0.1", "localhost")]
+        try:
+            return json.loads(_run("curl", *_CURL, *words, environment=self.environment))
+        except subprocess.CalledProcessError as error:
+            raise OSError(error.stderr) from None
+
     def kdestroy(self) -> None:
         _run("kdestroy", "-q", environment=self.environment)
 
@@ -142,8 +154,10 @@ def _path(program: str) -> str | None:
     return shutil.which(program, path=f"{os.environ.get('PATH', '')}:{_SBIN}")
 
 
-def _run(program: str, *arguments: str, environment: dict[str, str], told: str = "") -> None:
+def _run(program: str, *arguments: str, environment: dict[str, str], told: str = "") -> str:
+    """What the program prints."""
     command = [_path(program), *arguments]
-    subprocess.run(
+    done = subprocess.run(
         command, env={**os.environ, **environment}, input=f"{told}\n", text=True, check=True, capture_output=True
     )
+    return done.stdout

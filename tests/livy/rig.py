@@ -21,6 +21,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -102,7 +103,7 @@ class Livy:
     def stop(self, keep_state: bool = False) -> list[str]:
         """Delete the sessions, end the server, remove the state; return what had to be killed: [] when all is well."""
         with contextlib.suppress(OSError):  # the server is gone or deaf: its processes are ended below
-            _delete_sessions(self.url)
+            delete_sessions(self.url)
         _signal(self.pid, signal.SIGTERM)
         left = _wait_until_gone(self.state, self.started_here)
         for pid in left:
@@ -308,19 +309,21 @@ def end_with_parent() -> None:
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
 
 
-def _delete_sessions(url: str) -> None:
-    """Delete all sessions and batches, and wait until they are gone: their drivers end with them."""
+def _ask(method: str, url: str) -> dict:
+    request = urllib.request.Request(url, method=method, headers={"X-Requested-By": "rig"})
+    with urllib.request.urlopen(request, timeout=STOP_SECONDS) as reply:
+        return json.load(reply)
+
+
+def delete_sessions(url: str, ask: Callable[[str, str], dict] = _ask) -> None:
+    """Delete all sessions and batches, and wait until they are gone: their drivers end with them.
+
+    `ask`: (method, URL) -> JSON, with credentials where the Livy wants some; OSError for any other status than 2xx.
+    """
     for kind in ("sessions", "batches"):
-        with urllib.request.urlopen(f"{url}/{kind}?size=1000", timeout=STOP_SECONDS) as reply:
-            sessions = json.load(reply)["sessions"]
-        for session in sessions:
-            request = urllib.request.Request(
-                f"{url}/{kind}/{session['id']}", method="DELETE", headers={"X-Requested-By": "rig"}
-            )
-            try:
-                urllib.request.urlopen(request, timeout=STOP_SECONDS).close()
-            except urllib.error.HTTPError as error:
-                error.close()  # ended by itself meanwhile
+        for session in ask("GET", f"{url}/{kind}?size=1000")["sessions"]:
+            with contextlib.suppress(OSError):  # ended by itself meanwhile
+                ask("DELETE", f"{url}/{kind}/{session['id']}")
 
 
 def _wait_until_gone(state: Path, server: subprocess.Popen | None) -> dict[int, str]:
