@@ -133,7 +133,6 @@ class Sessions:
         """Replace the session by a new one, and wait for its executors."""
         self.close()
         session = self.shell.user_ns["spark"] = spark.session(WORKERS, **self._settings)
-        self.shell.run_line_magic("ddl", "use embedded")
         wait_until(lambda: slots.registered_slots(session.sparkContext) == WORKERS)
 
     def close(self) -> None:
