@@ -91,14 +91,20 @@ def hdinsight(environment):
 
 @pytest.mark.livy
 @pytest.mark.parametrize(
-    "file", ["clusters/test_every_cluster.py", "clusters/test_livy_data.py", "search/test_on_livy.py"]
+    ("file", "which"),
+    [
+        ("clusters/test_every_cluster.py", "ipython or gateway"),
+        ("clusters/test_livy_data.py", ""),
+        ("search/test_on_livy.py", ""),
+        ("yarn/test_livy_on_yarn.py", "cluster"),
+    ],
 )
-def test_what_holds_behind_livy_holds_with_the_versions_of_hdinsight(hdinsight, file):
-    """For a kernel with `%ddl use livy`, and for sparkmagic's behind a gateway: the rig has them in its sessions."""
+def test_what_holds_behind_livy_holds_with_the_versions_of_hdinsight(hdinsight, file, which):
+    """For a kernel with `%ddl use livy`, for sparkmagic's behind a gateway, and on YARN: the rig has them in its
+    sessions.
+    """
     python, _ = hdinsight("3.3.1")
-    command = [sys.executable, "-m", "pytest", "-q", TESTS / file, "-m", ""]
-    if "every_cluster" in file:
-        command += ["-k", "ipython or gateway"]
+    command = [sys.executable, "-m", "pytest", "-q", TESTS / file, "-m", "", "-k", which]
     variables = {**os.environ, "LIVY_RIG_CLUSTER": str(python.parent.parent)}
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, done.stdout[-4000:]

@@ -31,7 +31,7 @@ model.fit(x, x.sum(1), batch_size=64, epochs=2, verbose=0)
 ROWS, EPOCHS = 240, 4
 MODEL = """
 import keras, numpy as np
-keras.config.set_floatx("float64")
+keras.backend.set_floatx("float64")
 model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)])
 model.set_weights([np.sin(np.arange(w.size) + 1.0).reshape(w.shape) for w in model.get_weights()])
 model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")

@@ -136,7 +136,7 @@ class ShardedExchange(GradientExchange):
         assert self._clipping is not None
         squares = np.zeros(len(self._specs))
         for segment, array in sums.items():
-            squares[segment.number] += np.dot(array, array)
+            squares[segment.number] = np.dot(array, array)
         self._peers.collective.allreduce(squares, self._peers.announcement(STEP))
         self._count_time()
         factors = self._clipping.factors(squares)

@@ -68,7 +68,7 @@ class Shard:
             if not specs[number].may_split and bound != elements.start:
                 after = begins[index + 1] if index + 1 < len(begins) else total
                 bound = elements.start if bound - elements.start <= after - bound else after
-            bounds.append(max(bounds[-1], bound))
+            bounds.append(bound)
         return [*bounds, total]
 
     def _own_segment(self, variable: tuple[int, slice]) -> Segment:
