@@ -15,8 +15,9 @@ from .step_context import StepContext
 
 YES, NO = "yes", "no"
 
-#: By itself, an update is sharded from this size of the weights on: see benchmarks/sharded_update.py.
-LEAST_BYTES = 64 << 20
+#: By itself, an update is sharded from this size of the weights and this number of workers on: see
+#: benchmarks/sharded_update.py.
+LEAST_BYTES, LEAST_WORKERS = 64 << 20, 3
 
 
 class ShardedOptimizers:
@@ -87,8 +88,10 @@ class ShardedOptimizers:
 
     def _pays(self, layers: Sequence[Layer], callbacks: Sequence[Any], variables: Sequence[Variable]) -> bool:
         """Whether it is sure to be right, as all code is Keras' own, and faster."""
+        collective = self._context.rank.peers.collective
         return (
-            not self._context.rank.peers.collective.crosses_network
+            not collective.crosses_network
+            and collective.size >= LEAST_WORKERS
             and all(is_of_keras(type(part)) for part in [*layers, *callbacks])
             and sum(np.dtype(tf.as_dtype(v.dtype).as_numpy_dtype).itemsize * np.prod(v.shape) for v in variables)
             >= LEAST_BYTES
