@@ -43,6 +43,7 @@ PREEMPTION = {
     "total_preemption_per_round": 1.0,
     "natural_termination_factor": 1.0,
 }
+SHUFFLE = "spark_shuffle"
 START_SECONDS, STOP_SECONDS = 150, 20
 RPC, HTTP = 8020, 8088
 JAVA_OPTIONS = (
@@ -173,11 +174,17 @@ class Yarn:
 
     def containers(self, host):
         """The ids of the containers on the host; that of an ApplicationMaster ends with 000001."""
-        with urllib.request.urlopen(
-            f"http://{self.hosts.address(host)}:8042/ws/v1/node/containers", timeout=5
-        ) as reply:
-            listed = (json.load(reply)["containers"] or {}).get("container", [])
+        listed = (self._ask_node(host, "ws/v1/node/containers")["containers"] or {}).get("container", [])
         return [container["id"] for container in listed]
+
+    def shuffles(self, host):
+        """How many executors have registered with the shuffle service of the host so far."""
+        (service,) = self._ask_node(host, "jmx?qry=Hadoop:service=NodeManager,name=sparkShuffleService")["beans"]
+        return service["registerExecutorRequestLatencyMillis_count"]
+
+    def _ask_node(self, host, path):
+        with urllib.request.urlopen(f"http://{self.hosts.address(host)}:8042/{path}", timeout=10) as reply:
+            return json.load(reply)
 
     def die(self, host):
         """The host loses its power: nothing runs there any more, and nobody is told."""
@@ -335,6 +342,7 @@ class Yarn:
             "yarn.nodemanager.resource.memory.enforced": "false",
             "yarn.nodemanager.container-monitor.interval-ms": 1000,
             "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": 99,
+            **_shuffle_service(),
             "yarn.log-aggregation-enable": "true",
             "yarn.nodemanager.remote-app-log-dir": "/app-logs",
             "yarn.application.classpath": f"{JARS}/*",
@@ -349,6 +357,18 @@ class Yarn:
             "yarn.nodemanager.log-dirs": self.folder / f"node-{host}" / "logs",
             **{f"yarn.nodemanager.{name}address": f"{address}:{port}" for name, port in ports.items()},
         }
+
+
+def _shuffle_service():
+    """Settings of NodeManagers with Spark's shuffle service, as clusters with dynamic allocation have it."""
+    import pyspark
+
+    (jar,) = JARS.glob("spark-network-yarn_*.jar")
+    return {
+        "yarn.nodemanager.aux-services": SHUFFLE,
+        f"yarn.nodemanager.aux-services.{SHUFFLE}.class": "org.apache.spark.network.yarn.YarnShuffleService",
+        f"yarn.nodemanager.aux-services.{SHUFFLE}.classpath": f"{jar}:{Path(pyspark.__file__).parent}/jars/*",
+    }
 
 
 _LOG4J = """log4j.rootLogger=INFO, out

@@ -1,8 +1,9 @@
-"""What sessions on a real YARN bring along or leave to Spark: a packed Python, and dynamic allocation."""
+"""What sessions on a real YARN bring along or leave to Spark: a packed Python, modules, and dynamic allocation."""
 
 import sys
 import sysconfig
 import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,29 @@ from ddl_magics.runtime.histories import histories
 
 pytestmark = MARKS
 
-TELLS_PYTHON = TRAINS + 'print("trained by", __import__("sys").executable)\n'
+TELLS_ORIGIN = (
+    TRAINS
+    + """
+import sys, brought_in_zip, brought_module
+print("trained by", sys.executable, brought_module.FACTOR * brought_in_zip.FACTOR)
+"""
+)
+#: Predicts and evaluates by a function that only executors with what was brought can carry out.
+SCORES = """
+import keras
+from ddl_magics.clusters.scoring import evaluate, predict
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+def known(features):
+    import sys, brought_in_zip, brought_module
+    assert "/training/bin/python" in sys.executable, sys.executable
+    return features * brought_module.FACTOR * brought_in_zip.FACTOR
+frame = spark.range(8).selectExpr("id / 8 as a", "id / 2 as b", "double(id) as y").repartition(2)
+how = {"features": ["a", "b"], "transform": known, "transform_batches": True}
+scored = predict(frame, model, **how).collect()
+loss = evaluate(frame, model, label="y", **how)["loss"]
+answer = [len(scored), sum((row.prediction - row.y) ** 2 for row in scored) / 8, float(loss)]
+"""
 CHOSEN = {"strategy": "single", "workers": 1}
 
 
@@ -33,18 +56,43 @@ def packed(tmp_path_factory):
     return archive
 
 
-def test_workers_and_prewarmed_processes_start_from_a_python_that_the_session_brings(yarn, packed):
+@pytest.fixture(scope="module")
+def session(yarn, packed, tmp_path_factory):
+    """It brings a Python, and a module and a zip of modules for it, as `--py-files` does."""
+    folder = tmp_path_factory.mktemp("modules")
+    (folder / "brought_module.py").write_text("FACTOR = 2.0\n")
+    with zipfile.ZipFile(folder / "brought.zip", "w") as modules:
+        modules.writestr("brought_in_zip.py", "FACTOR = 3.0\n")
     session = Session(
-        yarn, **{"spark.yarn.dist.archives": f"{packed}#training", "spark.pyspark.python": "./training/bin/python"}
+        yarn,
+        **{
+            "spark.yarn.dist.archives": f"{packed}#training",
+            "spark.pyspark.python": "./training/bin/python",
+            "spark.submit.pyFiles": f"{folder}/brought_module.py,{folder}/brought.zip",
+        },
     )
-    try:
-        for _ in range(2):  # the second one takes the prewarmed processes
-            run = session.run(TELLS_PYTHON)
-            assert run.end() == ("FINISHED", "all workers finished")
-            said = [event["text"] for event in run.of_kind("log")]
-            assert len(said) == 2 and all("/training/bin/python" in text and "container_" in text for text in said)
-    finally:
-        session.end()
+    yield session
+    session.end()
+
+
+def test_workers_and_prewarmed_processes_start_from_what_the_session_brings(session):
+    for _ in range(2):  # the second one takes the prewarmed processes
+        run = session.run(TELLS_ORIGIN)
+        assert run.end() == ("FINISHED", "all workers finished")
+        said = [event["text"] for event in run.of_kind("log")]
+        assert len(said) == 2 and all("/training/bin/python 6.0" in text and "container_" in text for text in said)
+
+
+def test_rows_are_scored_by_what_the_session_brings(session):
+    rows, mean, loss = session.here(SCORES)
+    assert rows == 8 and loss == pytest.approx(mean, rel=1e-4)
+
+
+def test_the_check_names_the_python_that_the_session_brings(session):
+    found = session.here("import json; answer = json.loads(driver.python_of_worker())")
+    assert (found["archive"], found["setting"]) == ("training.tar.gz", "spark.yarn.dist.archives")
+    assert found["path"] == f"{found['folder']}/training/bin/python" and "container_" in found["folder"]
+    assert found["environment"] == "a virtualenv" and found["packages"]["tensorflow"].startswith("2.")
 
 
 @pytest.fixture(scope="module")

@@ -75,6 +75,20 @@ def test_a_host_that_is_cut_off_costs_an_attempt_and_not_the_run(yarn, session):
         yarn.revive(host)
 
 
+def test_a_node_manager_that_ends_alone_costs_an_attempt_once_yarn_gives_its_containers_up(yarn, session):
+    """After ten minutes, or as here, when another one takes its place."""
+    run = session.run(SLOW.replace("epochs=15", "epochs=40"))
+    run.until(trained)
+    host = without_master(yarn)
+    yarn.end_node_manager(host)
+    run.until(lambda event: event["kind"] == "epoch" and event["epoch"] >= 8)
+    assert not [text for text in run.messages() if "attempt 2" in text]
+    yarn.revive(host)
+    said = run.until(lambda event: "its executor was lost" in event.get("message", ""))["message"]
+    assert "Container released on a *lost* node); continues from epoch" in said
+    assert run.end() == ("FINISHED", "all workers finished"), run.messages()
+
+
 @pytest.mark.parametrize("strategy", ["allreduce", "ps"])
 def test_an_application_that_is_killed_ends_the_run_in_words_of_yarn(yarn, session, strategy):
     """And so it does the next one: the driver's process lives on, without an application."""

@@ -3,7 +3,8 @@
     python -m yarn.trial SETTINGS
 
 Reads lines of JSON: [cell, the run's spec]. Answers with a line of JSON for what `driver.api.info` says, and one for
-each event of the run as it comes; of a run that is refused, one with the reason.
+each event of the run as it comes; of a run that is refused, one with the reason. ["%%here", code]: executes code that
+has `spark` and `driver`, and answers with what it leaves in `answer`.
 """
 
 import json
@@ -26,6 +27,11 @@ def main():
     say = lambda value: print(json.dumps(value), file=answers, flush=True)  # noqa: E731
     for line in sys.stdin:
         cell, spec = json.loads(line)
+        if cell == "%%here":
+            names = {"__name__": "__main__", "spark": session, "driver": launch.load_driver()}
+            exec(spec, names)
+            say(names["answer"])
+            continue
         say(json.loads(launch.load_driver().info()))
         try:
             run = launch.start(session, cell, **spec)

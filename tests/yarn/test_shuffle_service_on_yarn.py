@@ -1,0 +1,34 @@
+"""Dynamic allocation on a real YARN with Spark's external shuffle service in the NodeManagers."""
+
+import pytest
+from yarn.session import MARKS, TRAINS, Session
+
+from ddl_magics.runtime.histories import histories
+
+pytestmark = MARKS
+
+
+@pytest.fixture(scope="module")
+def session(yarn):
+    names = ("dynamicAllocation.enabled", "shuffle.service.enabled")
+    settings = {"spark.dynamicAllocation.minExecutors": "0", "spark.dynamicAllocation.maxExecutors": "2"}
+    session = Session(yarn, **{f"spark.{name}": "true" for name in names}, **settings)
+    yield session
+    session.end()
+
+
+def test_all_reduce_says_what_to_set(session):
+    state, message = session.run(TRAINS).end()
+    assert state == "REFUSED" and "spark.dynamicAllocation.enabled=false, or use --strategy ps" in message
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [{"strategy": "ps"}, {"strategy": "single", "workers": 1}, {"strategy": "ensemble"}],
+    ids=lambda spec: spec["strategy"],
+)
+def test_strategies_run_whose_workers_may_come_one_by_one(yarn, session, spec):
+    run = session.run(TRAINS, **spec)
+    assert run.end() == ("FINISHED", "all workers finished"), run.messages()
+    assert len(histories(run.events)[0]["loss"]) == 2
+    assert sum(yarn.shuffles(node) for node in yarn.nodes), "Spark went without the service"
