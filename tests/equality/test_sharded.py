@@ -1,7 +1,7 @@
 """n workers learn what one process learns where each updates a part of the weights."""
 
 import pytest
-from support import comparison, hosts
+from support import comparison, hosts, launch
 from support.comparison import ALWAYS, MORE, SHARDED
 
 pytestmark = pytest.mark.timeout(900)
@@ -26,6 +26,22 @@ def test_what_cannot_be_divided_is_said(learned):
     notices = [event["message"] for event in learned.ended.of_kind("notice")]
     said = [message for message in notices if "--shard-optimizer" in message]
     assert said == ["--shard-optimizer is left out: Adafactor has a state that cannot be divided"]
+
+
+ENDLESS = """
+import keras, numpy as np
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8), keras.layers.Dense(1)])
+model.compile("adam", "mse")
+model.fit(np.ones((64, 4)), np.ones(64), batch_size=32, epochs=1_000_000, verbose=0)
+"""
+
+
+def test_a_run_that_is_stopped_keeps_its_model(rank_pool):
+    """Rank 0 alone saves it, and the state of all is there."""
+    run = launch.start(rank_pool(2), ENDLESS, shard_optimizer="yes")
+    run.until(lambda run: run.of_kind("epoch"))
+    notices = [event["message"] for event in run.stopped().of_kind("notice")]
+    assert not [message for message in notices if "cannot be saved" in message]
 
 
 @pytest.mark.slow

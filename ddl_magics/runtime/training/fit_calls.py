@@ -67,9 +67,9 @@ class FitCalls:
         finally:
             self._calls.fit = None
             rank.end_fit()
+        self._sharding.end_fit(model)
         if stop.run_agreed or (not self._config.reduces_gradients and stop.asked):
             raise StopRun()
-        self._sharding.end_fit(model)
         checkpoints.complete(model, history)
         return history
 
