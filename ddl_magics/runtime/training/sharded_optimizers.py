@@ -93,8 +93,7 @@ class ShardedOptimizers:
             not collective.crosses_network
             and collective.size >= LEAST_WORKERS
             and all(is_of_keras(type(part)) for part in [*layers, *callbacks])
-            and sum(np.dtype(tf.as_dtype(v.dtype).as_numpy_dtype).itemsize * np.prod(v.shape) for v in variables)
-            >= LEAST_BYTES
+            and sum(tf.as_dtype(variable.dtype).size * np.prod(variable.shape) for variable in variables) >= LEAST_BYTES
         )
 
     def variables(self, model: Model) -> list[WholeState] | None:

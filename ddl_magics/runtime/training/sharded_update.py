@@ -20,7 +20,7 @@ from ..gradients.batch import Share
 from ..gradients.exchange import GradientExchange, is_sparse
 from ..gradients.sharded_exchange import Clipping, ShardedExchange
 from ..gradients.sharding import Segment, Shard, Spec, shards
-from ..keras_types import Gradient, Optimizer, Tensor, Variable, is_of_keras
+from ..keras_types import Gradient, Optimizer, Tensor, Variable, array_of, is_of_keras
 from ..rank.rank import Rank
 
 #: Keras' optimizers that update each element by its own gradient and state.
@@ -237,7 +237,7 @@ class ShardedUpdate:
         for segment in shard.segments:
             variable = self._states.get((_State(segment.number, name), segment.begin))
             if variable is not None:
-                flat[segment.flat] = np.asarray(variable).reshape(-1)
+                flat[segment.flat] = array_of(variable).reshape(-1)
         peers = self._rank.peers
         peers.collective.all_gather(flat, shard.bounds, peers.announcement(CHECKPOINT))
         return {_State(i, name): flat[where].reshape(self._specs[i].shape) for i, where in shard.layout.slices}
