@@ -18,7 +18,7 @@ from ..rank.rank import HookErrors
 from ..stopping import NOT_FINITE
 from .batch import Share
 from .exchange import GradientExchange, WeightedBatch, answers, is_finite
-from .sharding import Segment, Shard, Spec
+from .sharding import Segment, Shard, Spec, segments
 
 #: An output beside those that a rank may not have, as it takes part in the exchange of a step in any case.
 _IN_ANY_CASE = np.zeros((), np.float32)
@@ -54,6 +54,7 @@ class ShardedExchange(GradientExchange):
     ) -> None:
         super().__init__(peers, errors, check_finite)
         self._specs, self._shards, self._clipping = specs, shards, clipping
+        self._segments = segments(shards)
         self.steps = 0
         self._is_sum_finite = True
         self._flats: list[np.ndarray] = []  # of the shards, from an exchange of gradients to that of variables
@@ -65,23 +66,21 @@ class ShardedExchange(GradientExchange):
         out. It raises what `__call__` does, but for `NotANumber` of a sum, which comes with the next `gathered`.
         """
         present = [number for number, gradient in enumerate(gradients) if gradient is not None]
-        segments = [
-            segment for shard in self._shards for segment in shard.segments if gradients[segment.number] is not None
-        ]
+        own = [segment for segment in self._segments if gradients[segment.number] is not None]
         batch_tensors = self.batch_tensors(share)
 
         def reduce_scatter(*arrays: np.ndarray) -> list[np.ndarray]:
             batch_values, values = arrays[: len(batch_tensors)], arrays[len(batch_tensors) :]
             dense = dict(zip(present, values))
             sums = self._reduce_scatter(self.batch(batch_values), [dense.get(i) for i in range(len(gradients))])
-            return [*(sums[segment] for segment in segments), _IN_ANY_CASE]
+            return [*(sums[segment] for segment in own), _IN_ANY_CASE]
 
         inputs = batch_tensors + [gradients[number] for number in present]
-        dtypes = [self._specs[segment.number].dtype for segment in segments]
+        dtypes = [self._specs[segment.number].dtype for segment in own]
         sums = answers(tf.numpy_function(self._errors.guarded(reduce_scatter), inputs, [*dtypes, tf.float32]))
-        for segment, tensor in zip(segments, sums):
+        for segment, tensor in zip(own, sums):
             tensor.set_shape(self._shape(segment))
-        return dict(zip(segments, sums))
+        return dict(zip(own, sums))
 
     def gathered(self, values: dict[Segment, Tensor], in_step: bool = True) -> dict[int, Tensor]:
         """The variables of which this rank does not have all elements itself, by number.
@@ -90,27 +89,22 @@ class ShardedExchange(GradientExchange):
             values: Of each of this rank's segments.
             in_step: Behind the update of a step; else ranks only hand round what they have.
         """
-        segments = [segment for shard in self._shards for segment in shard.segments]
-        whole = {segment.number for segment in segments if self.is_whole(segment)}
+        whole = {segment.number for segment in self._segments if segment.is_whole}
         numbers = [number for number in range(len(self._specs)) if number not in whole]
 
         def all_gather(*arrays: np.ndarray) -> list[np.ndarray]:
-            gathered = self._all_gather(dict(zip(segments, arrays)), in_step)
+            gathered = self._all_gather(dict(zip(self._segments, arrays)), in_step)
             return [*(gathered[number] for number in numbers), _IN_ANY_CASE]
 
         dtypes = [self._specs[number].dtype for number in numbers]
-        inputs = [values[segment] for segment in segments]
+        inputs = [values[segment] for segment in self._segments]
         result = answers(tf.numpy_function(self._errors.guarded(all_gather), inputs, [*dtypes, tf.float32]))
         for number, tensor in zip(numbers, result):
             tensor.set_shape(self._specs[number].shape)
         return dict(zip(numbers, result))
 
-    def is_whole(self, segment: Segment) -> bool:
-        """Whether a part is all of its variable."""
-        return segment.begin == 0 and segment.stop == int(np.prod(self._specs[segment.number].shape))
-
     def _shape(self, segment: Segment) -> tuple[int, ...]:
-        return self._specs[segment.number].shape if self.is_whole(segment) else (segment.stop - segment.begin,)
+        return self._specs[segment.number].shape if segment.is_whole else (segment.stop - segment.begin,)
 
     def _reduce_scatter(self, batch: WeightedBatch, dense: Sequence[np.ndarray | None]) -> dict[Segment, np.ndarray]:
         peers, sums = self._peers, {}

@@ -24,12 +24,16 @@ class Spec(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """Elements `begin` to `stop` of variable `number`, which lie at `offset` in the buffer of their shard."""
+    """Elements `begin` to `stop` of variable `number`, which lie at `offset` in the buffer of their shard.
+
+    is_whole: these are all elements of the variable.
+    """
 
     number: int
     begin: int
     stop: int
     offset: int
+    is_whole: bool
 
     @property
     def flat(self) -> slice:
@@ -75,7 +79,13 @@ class Shard:
         number, elements = variable
         begin = min(max(self.own.start, elements.start), elements.stop)
         stop = max(min(self.own.stop, elements.stop), begin)
-        return Segment(number, begin - elements.start, stop - elements.start, begin)
+        is_whole = (begin, stop) == (elements.start, elements.stop)
+        return Segment(number, begin - elements.start, stop - elements.start, begin, is_whole)
+
+
+def segments(shards: Sequence[Shard]) -> list[Segment]:
+    """This rank's, of all shards."""
+    return [segment for shard in shards for segment in shard.segments]
 
 
 def shards(specs: Sequence[Spec], size: int, position: int) -> list[Shard]:

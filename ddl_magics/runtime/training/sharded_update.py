@@ -19,7 +19,7 @@ from ..collectives.announcement import CHECKPOINT
 from ..gradients.batch import Share
 from ..gradients.exchange import GradientExchange, is_sparse
 from ..gradients.sharded_exchange import Clipping, ShardedExchange
-from ..gradients.sharding import Segment, Shard, Spec, shards
+from ..gradients.sharding import Segment, Shard, Spec, segments, shards
 from ..keras_types import Gradient, Optimizer, Tensor, Variable, array_of, is_of_keras
 from ..rank.rank import Rank
 
@@ -86,9 +86,9 @@ class ShardedUpdate:
         self._shards = shards(self._specs, collective.size, collective.position)
         self._exchanges: dict[bool, ShardedExchange] = {}
         self._targets: dict[Segment, Variable] = {}  # what the optimizer has for each segment
-        for segment in (segment for shard in self._shards for segment in shard.segments):
+        for segment in segments(self._shards):
             whole = sharded[segment.number]
-            self._targets[segment] = whole if self._is_whole(segment) else _piece(whole, segment)
+            self._targets[segment] = whole if segment.is_whole else _piece(whole, segment)
         self._first = len(optimizer._variables)  # iterations and learning rate
         self._order = self._order_of_states(variables)
         self._states: dict[tuple[_State, int], Variable] = {}  # by the first element of their segment
@@ -178,7 +178,7 @@ class ShardedUpdate:
         if any(gradient is not None and is_sparse(gradient) for gradient in dense):
             raise ValueError(_SPARSE)
         for segment, target in self._targets.items():
-            if not self._is_whole(segment):  # a callback may have changed the variable
+            if not segment.is_whole:  # a callback may have changed the variable
                 target.assign(_elements(self._variables[segment.number], segment))
         exchange = self._exchange(check_finite)
         sums = exchange.segments(dense, share)
@@ -213,9 +213,6 @@ class ShardedUpdate:
             exchange = ShardedExchange(peers, errors, check_finite, self._specs, self._shards, clipping)
             self._exchanges[check_finite] = exchange
         return self._exchanges[check_finite]
-
-    def _is_whole(self, segment: Segment) -> bool:
-        return self._exchange(False).is_whole(segment)
 
     # -- the state as one process has it
 

@@ -71,7 +71,7 @@ def sharded(rank, check_finite=True, shapes=SHAPES[:4], clipping=None, apply=lam
             for segment in segments
         }
         whole = exchange.gathered(updated)
-        whole.update({segment.number: updated[segment] for segment in segments if exchange.is_whole(segment)})
+        whole.update({segment.number: updated[segment] for segment in segments if segment.is_whole})
         return [whole[number] for number in range(len(some))]
 
     return step
