@@ -1,5 +1,6 @@
 """The state of each rank: its newest reports, and its step times over the last seconds."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, isnan, nan
 from typing import Any
@@ -22,6 +23,8 @@ COLUMNS = (
     "gpu",
     "gpu_memory",
     "gpu_memory_total",
+    "gpu_power",
+    "gpu_power_limit",
     "cpu",
     "memory",
     "memory_peak",
@@ -51,6 +54,7 @@ class Worker:
         cpu: percent of one core.
         gpu: percent, the mean of the rank's GPUs.
         memory, memory_peak, gpu_memory, gpu_memory_total: bytes.
+        gpu_power, gpu_power_limit: watts, of all its GPUs.
         staleness, staleness_max: of the newest commits to the parameter server; `commits` counts all.
         steps, rows: totals so far.
         last_seen: time of the newest steps, in seconds since the epoch.
@@ -66,6 +70,8 @@ class Worker:
     gpu: float = nan
     gpu_memory: float = nan
     gpu_memory_total: float = nan
+    gpu_power: float = nan
+    gpu_power_limit: float = nan
     cpu: float = nan
     memory: float = nan
     memory_peak: float = nan
@@ -98,19 +104,19 @@ class Worker:
         self.last_seen = event.time
 
     def add_sample(self, event: ev.Sample) -> None:
-        """Update from a sample: mean utilization and total memory of the rank's GPUs."""
+        """Update from a sample: mean utilization, and total memory and power of the rank's GPUs."""
         if not event.memory:
             return  # of a process that is ending: what it had before says more
         self.cpu = event.cpu
         self.memory = event.memory
         self.memory_peak = max(event.memory, 0 if isnan(self.memory_peak) else self.memory_peak)
         gpus = event.gpus or ()
-        percents = [gpu["percent"] for gpu in gpus if gpu.get("percent") is not None]
+        percents = _known(gpus, "percent")
         self.gpu = sum(percents) / len(percents) if percents else nan
-        used_bytes = [gpu["memory"] for gpu in gpus if gpu.get("memory") is not None]
-        totals = [gpu["memory_total"] for gpu in gpus if gpu.get("memory_total") is not None]
-        self.gpu_memory = sum(used_bytes) if used_bytes else nan
-        self.gpu_memory_total = sum(totals) if totals else nan
+        self.gpu_memory = sum(_known(gpus, "memory") or [nan])
+        self.gpu_memory_total = sum(_known(gpus, "memory_total") or [nan])
+        self.gpu_power = sum(_known(gpus, "power") or [nan])
+        self.gpu_power_limit = sum(_known(gpus, "power_limit") or [nan])
 
     def add_commits(self, event: ev.Commits) -> None:
         """Add commits to the parameter server."""
@@ -163,3 +169,7 @@ class Worker:
     def info(self) -> dict[str, Any]:
         """`WorkerInfo` of `schema.py`: what rarely changes."""
         return {name: getattr(self, name) for name in ("rank", *_FACTS)}
+
+
+def _known(gpus: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    return [gpu[name] for gpu in gpus if gpu.get(name) is not None]

@@ -58,6 +58,10 @@ _GPU: Schema = {
         "percent": _nullable(_NUMBER),
         "memory": _nullable(_COUNT),
         "memory_total": _nullable(_COUNT),
+        "memory_percent": _nullable(_NUMBER),
+        "power": _nullable(_NUMBER),
+        "power_limit": _nullable(_NUMBER),
+        "slowed_by": {"type": ["string", "null"], "enum": ["heat", "power", None]},
     },
     "required": ["index", "name"],
 }
@@ -360,7 +364,12 @@ class FitEnd(Event, kind="fit_end"):
 
 
 class Sample(Event, kind="sample"):
-    """Resource usage of a rank's process; `cpu` is in percent of one core, `gpus` is null without a GPU."""
+    """Resource usage of a rank's process; `cpu` is in percent of one core, `gpus` is null without a GPU.
+
+    Of each GPU: index, name; percent of the time in which a kernel ran, and in which memory was used (memory_percent);
+    power and power_limit, in watts; slowed_by: "heat" or "power", if its host slows it down. What NVML does not tell is
+    null.
+    """
 
     cpu: float = _required(_NUMBER)
     memory: int = _required(_COUNT)

@@ -88,6 +88,8 @@ export type Column =
   | "gpu"
   | "gpu_memory"
   | "gpu_memory_total"
+  | "gpu_power"
+  | "gpu_power_limit"
   | "cpu"
   | "memory"
   | "memory_peak"
@@ -620,7 +622,7 @@ export interface SettingValues {
   notifyAtEnd: boolean;
 }
 
-export const COLUMNS = ["rank","gpu","gpu_memory","gpu_memory_total","cpu","memory","memory_peak","compute","waiting","data","network","summing","rate","staleness","staleness_max","commits"] as const;
+export const COLUMNS = ["rank","gpu","gpu_memory","gpu_memory_total","gpu_power","gpu_power_limit","cpu","memory","memory_peak","compute","waiting","data","network","summing","rate","staleness","staleness_max","commits"] as const;
 export const DEVICES = ["gpu","cpu","memory","data"] as const;
 export const SPREAD = ["low","median","high"] as const;
 export const ENDED_TRIAL_STATES = ["finished","pruned","failed"] as const;

@@ -119,6 +119,8 @@ class Synthetic:
                 "percent": percent,
                 "memory": int((5.1 + rank % 4 / 10) * 1e9),
                 "memory_total": 16_000_000_000,
+                "power": 110 + 1.6 * percent,
+                "power_limit": 300.0,
             }
             cpu = (310 if rank < self.gpus else 790) - 12 * (rank % 5) + 10 * self.random.random()
             gpus = [gpu] if rank < self.gpus else None

@@ -342,7 +342,11 @@ class _Supervisor:
                 cpu, memory = use
                 gpu_uses = self._devices.sample()
                 sample = events.make("sample", self._rank, cpu=round(cpu, 1), memory=memory, gpus=gpu_uses)
-                self._send(messages.EVENTS, [sample])
+                warnings = [
+                    events.make("notice", self._rank, level="warning", message=message)
+                    for message in self._devices.new_slowdowns(gpu_uses or ())
+                ]
+                self._send(messages.EVENTS, [sample, *warnings])
 
     def _send(self, kind: int, value: Any) -> None:
         with contextlib.suppress(wire.ConnectionLost, OSError):  # the driver has gone; _relay_down ends the rank

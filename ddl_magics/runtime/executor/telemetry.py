@@ -16,6 +16,10 @@ _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
+#: What `nvml.slowed_by` says -> what a person reads.
+_SLOWED_BY = {"heat": "it is too hot", "power": "its host does not give it enough power"}
+
+
 def proc_text(pid: int | str, name: str) -> str:
     """The text of a file of /proc/PID; "" where it cannot be read: the process is gone, not ours, or on no Linux."""
     try:
@@ -69,6 +73,7 @@ class GpuSampler:
         self._nvml = nvml.load()
         handles = nvml.devices(self._nvml) if self._nvml else []
         self._devices = [(i, handle) for i, handle in enumerate(handles) if visible is None or i in visible]
+        self._slow: set[int] = set()  # that `new_slowdowns` has named
 
     @property
     def indices(self) -> list[int]:
@@ -81,17 +86,29 @@ class GpuSampler:
             self._devices = [device for device in self._devices if str(device[0]) in addresses]
 
     def sample(self) -> list[dict[str, Any]] | None:
-        """A list of {"index", "name", "percent", "memory", "memory_total"} (bytes), or None where there is no GPU."""
+        """The GPUs as an event `sample` has them, or None where there is no GPU."""
         return [self._read(index, handle) for index, handle in self._devices] or None
+
+    def new_slowdowns(self, sample: Sequence[Mapping[str, Any]]) -> list[str]:
+        """A line for each GPU of a sample that a fault of its host slows down, once in its life."""
+        slow = [gpu for gpu in sample if gpu["slowed_by"] is not None and gpu["index"] not in self._slow]
+        self._slow.update(gpu["index"] for gpu in slow)
+        text = "GPU %d (%s) is slowed down: %s"
+        return [text % (gpu["index"], gpu["name"], _SLOWED_BY[gpu["slowed_by"]]) for gpu in slow]
 
     def _read(self, index: int, handle: nvml.Handle) -> dict[str, Any]:
         used_bytes, total_bytes = nvml.memory(self._nvml, handle) or (None, None)
+        kernels, of_memory = nvml.use(self._nvml, handle) or (None, None)
         return {
             "index": index,
             "name": nvml.name(self._nvml, handle) or "GPU %d" % index,
-            "percent": nvml.percent(self._nvml, handle),
+            "percent": kernels,
             "memory": used_bytes,
             "memory_total": total_bytes,
+            "memory_percent": of_memory,
+            "power": nvml.watts(self._nvml, handle),
+            "power_limit": nvml.most_watts(self._nvml, handle),
+            "slowed_by": nvml.slowed_by(self._nvml, handle),
         }
 
 

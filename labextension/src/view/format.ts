@@ -77,6 +77,12 @@ export function gigabytesOf(used: number, total: number): string {
   return Number.isFinite(total) ? `${inGigabytes(used)} / ${inGigabytes(total)} GB` : gigabytes(used);
 }
 
+/** Watts drawn and allowed: 312 / 700 W. */
+export function wattsOf(drawn: number, allowed: number): string {
+  if (!Number.isFinite(drawn)) return UNKNOWN;
+  return Number.isFinite(allowed) ? `${drawn.toFixed(0)} / ${allowed.toFixed(0)} W` : `${drawn.toFixed(0)} W`;
+}
+
 function inGigabytes(bytes: number): string {
   const value = bytes / GB;
   return value >= 10 ? value.toFixed(0) : value >= 1 ? value.toFixed(1) : value.toFixed(2);

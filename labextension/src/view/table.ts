@@ -1,7 +1,7 @@
 /** The table of the workers: what each one is, what it uses, and whether it keeps up. */
 
 import { h, scrollBox, setAttribute, setChildren, setText, setVisible } from "./dom";
-import { gigabytes, gigabytesOf, number, percent, UNKNOWN } from "./format";
+import { gigabytes, gigabytesOf, number, percent, UNKNOWN, wattsOf } from "./format";
 import type { Numbers, RunModel, Worker } from "./model";
 import { slower } from "./stragglers";
 
@@ -67,6 +67,13 @@ const COLUMNS: readonly Column[] = [
     minor: true,
     when: hasGpu,
     text: ({ numbers: n }) => gigabytesOf(n.gpu_memory, n.gpu_memory_total),
+  },
+  {
+    title: "GPU power",
+    hint: "power that its GPUs draw, and may draw: a GPU in use draws much, whatever its percentage",
+    minor: true,
+    when: (model) => model.ranks().some(({ numbers }) => Number.isFinite(numbers.gpu_power)),
+    text: ({ numbers: n }) => wattsOf(n.gpu_power, n.gpu_power_limit),
   },
   { title: "CPU", hint: "100 % is one core", text: ({ numbers }) => percent(numbers.cpu) },
   {

@@ -2,13 +2,18 @@
 
 import ctypes
 
+import pytest
+
 from ddl_magics.runtime.executor import nvml, telemetry
 
 CARD = "NVIDIA H100 80GB HBM3"
+POWER = {"power": None, "power_limit": None, "slowed_by": None}
 
 
 class Library:
-    """NVML with two devices, the second of which tells nothing."""
+    """NVML with two devices, the second of which tells nothing. No device has a limit of power."""
+
+    reasons = 0x4  # the limit of its power, as of each GPU that works hard
 
     def nvmlDeviceGetCount_v2(self, count):
         count._obj.value = 2
@@ -23,19 +28,28 @@ class Library:
         return handle.value - 100
 
     def nvmlDeviceGetUtilizationRates(self, handle, use):
-        use._obj.gpu = 37
+        use._obj.gpu, use._obj.memory = 37, 12
         return handle.value - 100
 
     def nvmlDeviceGetMemoryInfo(self, handle, use):
         use._obj.used, use._obj.total = 5 << 30, 80 << 30
         return handle.value - 100
 
+    def nvmlDeviceGetPowerUsage(self, handle, milliwatts):
+        milliwatts._obj.value = 312_400
+        return handle.value - 100
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle, reasons):
+        reasons._obj.value = self.reasons
+        return handle.value - 100
+
 
 def test_each_gpu_is_sampled_as_far_as_it_tells(monkeypatch):
     monkeypatch.setattr(nvml, "load", Library)
     sampler = telemetry.GpuSampler()
-    known = {"index": 0, "name": CARD, "percent": 37.0, "memory": 5 << 30, "memory_total": 80 << 30}
-    unknown = {"index": 1, "name": "GPU 1", "percent": None, "memory": None, "memory_total": None}
+    of_memory = {"memory": 5 << 30, "memory_total": 80 << 30, "memory_percent": 12.0}
+    known = {"index": 0, "name": CARD, "percent": 37.0, **of_memory, **POWER, "power": 312.4}
+    unknown = {"index": 1, "name": "GPU 1", "percent": None, **dict.fromkeys(of_memory), **POWER}
     assert sampler.sample() == [known, unknown] and sampler.indices == [0, 1]
     sampler.keep_to(None)
     assert sampler.indices == [0, 1]
@@ -44,3 +58,18 @@ def test_each_gpu_is_sampled_as_far_as_it_tells(monkeypatch):
     assert telemetry.GpuSampler([0]).sample() == [known]
     monkeypatch.setattr(nvml, "load", lambda: None)
     assert telemetry.GpuSampler().sample() is None
+
+
+@pytest.mark.parametrize(
+    ("reasons", "cause"), [(0x4 | 0x20, "heat"), (0x40, "heat"), (0x80, "power"), (0x4 | 0x1, None)]
+)
+def test_a_gpu_that_its_host_slows_down_is_told_from_one_that_works_hard(monkeypatch, reasons, cause):
+    monkeypatch.setattr(nvml, "load", Library)
+    monkeypatch.setattr(Library, "reasons", reasons)
+    sampler = telemetry.GpuSampler()
+    sample = sampler.sample()
+    assert [gpu["slowed_by"] for gpu in sample] == [cause, None]
+    words = {"heat": "too hot", "power": "enough power"}
+    slowdowns = sampler.new_slowdowns(sample)
+    assert len(slowdowns) == bool(cause) and all(CARD in line and words[cause] in line for line in slowdowns)
+    assert not sampler.new_slowdowns(sampler.sample()), "a slow GPU is named once"
