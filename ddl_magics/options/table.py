@@ -185,8 +185,8 @@ _TRAINING = (
     Option(
         "--shard-optimizer",
         "Whether each worker updates a part of the weights and has that part of the optimizer's state, as ZeRO stage 1 "
-        "does, instead of all. The result is the same. auto does so from 64 MB of weights and three workers on, where "
-        "all are on one machine and model, optimizer and callbacks are Keras' own.",
+        "does, instead of all. The result is the same. auto does so from 96 MB of weights on with two "
+        "workers, 32 MB with four, where all are on one machine and model, optimizer and callbacks are Keras' own.",
         default_text="auto",
         choices={
             "auto": "where it is faster and all code is Keras' own",

@@ -15,9 +15,9 @@ from .step_context import StepContext
 
 YES, NO = "yes", "no"
 
-#: By itself, an update is sharded from this size of the weights and this number of workers on: see
+#: By itself, an update is sharded if it spares the workers so many bytes: weights times workers, less the weights. See
 #: benchmarks/sharded_update.py.
-LEAST_BYTES, LEAST_WORKERS = 64 << 20, 3
+LEAST_BYTES = 96 << 20
 
 
 class ShardedOptimizers:
@@ -91,9 +91,8 @@ class ShardedOptimizers:
         collective = self._context.rank.peers.collective
         return (
             not collective.crosses_network
-            and collective.size >= LEAST_WORKERS
             and all(is_of_keras(type(part)) for part in [*layers, *callbacks])
-            and sum(tf.as_dtype(variable.dtype).size * np.prod(variable.shape) for variable in variables) >= LEAST_BYTES
+            and (collective.size - 1) * sum(map(_bytes, variables)) >= LEAST_BYTES
         )
 
     def variables(self, model: Model) -> list[WholeState] | None:
@@ -130,3 +129,7 @@ class ShardedOptimizers:
             update.keep(arrays if self._context.config.is_chief else None)
         yield is_wanted
         update.keep(None)
+
+
+def _bytes(variable: Variable) -> int:
+    return int(tf.as_dtype(variable.dtype).size * np.prod(variable.shape))
