@@ -5,7 +5,8 @@
 The model is a convolutional network of 694 k parameters for images of 28 x 28, with batches of 64 and of 256 on each
 worker. "ours" are ranks with all that they have in a run except Spark; they communicate by shared memory.
 "2 x Keras" are as many independent processes of plain Keras. With the compiled optimizer update of our ranks
-("2 x Keras, compiled update") they are the upper bound: they never sum a gradient. MultiWorkerMirrored (tf_keras) and
+("2 x Keras, compiled update") they are the upper bound: they never sum a gradient. Those "in lockstep" wait for each
+other before each update, as workers that train together must, and exchange nothing. MultiWorkerMirrored (tf_keras) and
 PyTorch DDP over gloo need the environment of `make bench-env`; DDP is compared with two independent PyTorch processes.
 
 All variants are measured with one thread for operations and one for the graph ("pinned") and jit_compile=False, then
@@ -47,8 +48,9 @@ STEPS, DEFAULTS_STEPS = {64: 60, 256: 20}, {64: 20, 256: 8}
 ROUNDS, DEFAULTS_ROUNDS, QUICK_ROUNDS = 15, 4, 2
 PAUSE_SECONDS = 0.2
 OURS, PLAIN, COMPILED = "ours", "2 x Keras", "2 x Keras, compiled update"
+LOCKSTEP = "2 x Keras, in lockstep"
 MIRRORED, DDP, TORCH = "MultiWorkerMirrored", "PyTorch DDP, gloo", "2 x PyTorch"
-KERAS, OTHERS = (OURS, PLAIN, COMPILED), (MIRRORED, DDP, TORCH)
+KERAS, OTHERS = (OURS, PLAIN, COMPILED, LOCKSTEP), (MIRRORED, DDP, TORCH)
 #: The variants of which both workers train one model.
 TOGETHER = (OURS, MIRRORED, DDP)
 DEFAULTS = (OURS, PLAIN, *OTHERS)
@@ -104,6 +106,8 @@ def _commands(name: str, workers: int, others: Path, folder: Path) -> list[list[
         return [module_command("cnn_torch", "ddp", rank, workers, folder / "store", python=others) for rank in ranks]
     if name == TORCH:
         return [module_command("cnn_torch", "alone", python=others) for _ in ranks]
+    if name == LOCKSTEP:
+        return [module_command("cnn_keras", "lockstep", rank, workers, folder / "lockstep") for rank in ranks]
     return [module_command("cnn_keras", "compiled" if name == COMPILED else "plain") for _ in ranks]
 
 

@@ -28,6 +28,7 @@ Buffer = npt.NDArray[np.float32]
 Prepare = Callable[[Buffer], Callable[[], object]]
 
 CHECKED_ELEMENTS = 1_000_000
+SHARED_MEMORY = "shared memory"
 
 
 def gloo(rank: int, processes: int, store: str) -> Prepare:
@@ -61,7 +62,7 @@ def ours(transport: str, rank: int, processes: int, store: str) -> Prepare:
         credentials = Credentials("benchmark", b"of the benchmarks".ljust(32, b"."))
     listener = PeerListener("127.0.0.1", credentials, rank, 0, processes)
     # Ranks with the same host share memory; those with only the same first word use TCP over loopback.
-    in_memory = transport.startswith("shared memory")
+    in_memory = transport.startswith(SHARED_MEMORY)
     host = "machine" if in_memory else f"machine container-{rank}"
     collective = rendezvous.connect(listener, _addresses(listener.address, rank, processes, store), host=host)
     if type(collective).__name__ != ("SharedMemory" if in_memory else "Ring"):
@@ -109,4 +110,5 @@ def main() -> None:
         print(time.perf_counter() - start, flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,15 @@
 """A convolutional network in Keras, as a user writes it, that trains one block for each message.
 
-    python -m benchmarks.child_processes.cnn_keras plain | compiled | mirrored RANK ADDRESS...
+    python -m benchmarks.child_processes.cnn_keras MODE [ARGUMENT ...]
 
-plain: Keras as it is. compiled: with the compiled optimizer update of the runtime. mirrored: tf_keras under
-MultiWorkerMirroredStrategy. This file is also the cell that ranks of the runtime run.
+Modes:
+    plain: Keras as it is.
+    compiled: with the compiled optimizer update of the runtime.
+    lockstep RANK SIZE STORE: SIZE processes wait for each other before each update, and exchange nothing. STORE begins
+        the names of the files by which they meet.
+    mirrored RANK ADDRESS ...: tf_keras under MultiWorkerMirroredStrategy.
+
+This file is also the cell that ranks of the runtime run.
 
 A message is a `Block`, the answer a `Times`.
 """
@@ -18,6 +24,7 @@ import numpy as np
 
 Keras = Any  # the module keras, or tf_keras; they have no types
 Model = Any
+Update = Callable[[Sequence[Any], Sequence[Any]], Any]  # of gradients and variables
 
 
 class Block(TypedDict, total=False):
@@ -111,9 +118,37 @@ def serve_mirrored(rank: str, addresses: list[str]) -> None:
 
 def compile_updates() -> None:
     """Have all optimizers of Keras 3 in this process make their updates as ranks do, by XLA."""
-    from keras.src.optimizers import base_optimizer
-
     from ddl_magics.runtime.training import compiled_update
+
+    def compiled(update: Update, optimizer: Any, gradients: list[Any], variables: Sequence[Any]) -> Any:
+        return compiled_update.apply(update, optimizer, gradients, variables)
+
+    replace_updates(compiled)
+
+
+def wait_before_updates(rank: str, size: str, store: str) -> None:
+    """Have `size` processes wait for each other before each update, by the runtime's shared memory."""
+    import tensorflow as tf
+
+    from benchmarks.child_processes import allreduce_rank
+
+    nothing = np.zeros(1, np.float32)
+    wait = allreduce_rank.ours(allreduce_rank.SHARED_MEMORY, int(rank), int(size), store)(nothing)
+
+    def waited() -> Any:
+        wait()
+        return nothing
+
+    def lockstep(update: Update, optimizer: Any, gradients: list[Any], variables: Sequence[Any]) -> Any:
+        with tf.control_dependencies(gradients), tf.control_dependencies([tf.numpy_function(waited, [], tf.float32)]):
+            return update([tf.identity(gradient) for gradient in gradients], variables)
+
+    replace_updates(lockstep)
+
+
+def replace_updates(replacement: Callable[[Update, Any, list[Any], Sequence[Any]], Any]) -> None:
+    """Have updates of Keras 3 made by replacement(the update, optimizer, gradients, variables)."""
+    from keras.src.optimizers import base_optimizer
 
     original = base_optimizer.BaseOptimizer.apply
 
@@ -121,7 +156,7 @@ def compile_updates() -> None:
         def update(gradients: Sequence[Any], variables: Sequence[Any]) -> Any:
             return original(self, gradients, variables)
 
-        return compiled_update.apply(update, self, list(grads), trainable_variables or ())
+        return replacement(update, self, list(grads), trainable_variables or ())
 
     base_optimizer.BaseOptimizer.apply = apply
 
@@ -134,6 +169,8 @@ def main() -> None:
 
     if not in_a_rank and sys.argv[1] == "compiled":
         compile_updates()
+    if not in_a_rank and sys.argv[1] == "lockstep":
+        wait_before_updates(*sys.argv[2:])
     serve(keras)
 
 
