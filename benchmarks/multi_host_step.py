@@ -18,7 +18,9 @@ The bound of a step is forward + max(backward, wire) + last bucket. wire is the 
 at 0.95 of the link's rate, and last bucket the same for its bytes. With bf16 there are half as many bytes.
 
 A block is a number of steps in a row; its sample is the mean time of one on rank 0. In each round every way has one
-block of every size, and the order changes. Goals are medians over rounds. Every step checks its sums by value.
+block of every size, and the order changes. Goals are medians over rounds. Every step checks its sums by value. "Of the
+cores" is the CPU time of all hosts' processes in a step by what the cores of this machine have in it: real hosts have
+cores of their own.
 
 If the machine has other work, put `chrt --rr 1` before the command; other processes then run in the --pause after each
 block.
@@ -28,6 +30,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+import os
 import secrets
 import tempfile
 import time
@@ -112,17 +116,18 @@ class Team:
         for process in self._processes:
             process.send(addresses)
 
-    def block(self, way: str, size: int, repeat: int) -> float:
-        """The mean seconds of a step on rank 0."""
+    def block(self, way: str, size: int, repeat: int) -> tuple[float, float]:
+        """The mean seconds of a step on rank 0, and its CPU seconds on all hosts, which are not known of gloo."""
+        block = _block(way, size, repeat, FORWARD_SECONDS, BACKWARD_SECONDS)
         if way == GLOO:
-            seconds: float = ask(self._gloo, _block(way, size, repeat, FORWARD_SECONDS, BACKWARD_SECONDS))[0]
-            return seconds
-        return self.step(way, size, repeat, FORWARD_SECONDS, BACKWARD_SECONDS)[0]
+            return ask(self._gloo, block)[0], math.nan
+        answers = ask(self._processes, block)
+        return answers[0][0], sum(answer[-1] for answer in answers if answer)
 
     def step(self, way: str, size: int, repeat: int, forward: float, backward: float) -> list[float]:
-        """What host_step.py answers for rank 0. forward, backward: seconds of a pass."""
+        """What host_step.py answers for rank 0, but for the CPU time. forward, backward: seconds of a pass."""
         answer: list[float] = ask(self._processes, _block(way, size, repeat, forward, backward))[0]
-        return answer
+        return answer[:-1]
 
     def close(self) -> None:
         close(self._processes + self._gloo)
@@ -153,9 +158,9 @@ def measure(
     seconds: float,
     pause: float,
     gloo: Path | None,
-) -> dict[str, list[float]]:
-    """Variant ("4 hosts, 25.0 MB, overlap") -> seconds of a step, a sample for each round."""
-    samples: dict[str, list[float]] = defaultdict(list)
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Variant ("4 hosts, 25.0 MB, overlap") -> seconds of a step, and shares of the cores: a sample for each round."""
+    samples, of_cores = defaultdict(list), defaultdict(list)
     for count in counts:
         with Hosts(count + 1, LINK) as hosts:
             team = Team(hosts, count, gloo)
@@ -164,12 +169,13 @@ def measure(
                     size = gradient_bytes(megabytes)
                     repeat = max(2, round(seconds / bound_seconds(size, count, compressed=False)))
                     for way in rotated(ways, number):
-                        taken = team.block(way, size, 1 if number < 0 else repeat)
+                        taken, cpu = team.block(way, size, 1 if number < 0 else repeat)
                         time.sleep(pause)
                         if number >= 0:
                             samples[variant(count, megabytes, way)].append(taken)
+                            of_cores[variant(count, megabytes, way)].append(cpu / taken / (os.cpu_count() or 1))
             team.close()
-    return samples
+    return samples, of_cores
 
 
 def variant(hosts: int, megabytes: float, way: str) -> str:
@@ -230,9 +236,12 @@ def main(arguments: list[str] | None = None) -> None:
     rounds, seconds = (QUICK_ROUNDS, QUICK_BLOCK_SECONDS) if options.quick else (ROUNDS, BLOCK_SECONDS)
     gloo = options.gloo if GLOO in options.ways and options.gloo.exists() else None
     ways = tuple(way for way in options.ways if way != GLOO or gloo is not None)
-    samples = measure(tuple(options.hosts), tuple(options.megabytes), ways, rounds, seconds, options.pause, gloo)
+    samples, of_cores = measure(
+        tuple(options.hosts), tuple(options.megabytes), ways, rounds, seconds, options.pause, gloo
+    )
     print(report.spread({name: [1000 * each for each in taken] for name, taken in samples.items()}, "ms a step"))
     print(report.spread(efficiencies(samples), "of the bound"))
+    print(report.spread(of_cores, "of the cores"))
     print(report.spread(costs_of_tls(samples), "times as long"))
     report.finish(samples, goals(samples))
 
