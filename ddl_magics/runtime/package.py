@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import zipfile
@@ -27,13 +28,25 @@ def sources(folder: str | os.PathLike[str]) -> dict[str, bytes]:
     return dict(sorted(contents.items()))
 
 
+@functools.lru_cache(maxsize=None)
+def own_zip() -> bytes:
+    """A zip of this package, in a folder of its name here."""
+    return zipped(os.path.basename(FOLDER), sources(FOLDER))
+
+
+def unpack(archive: bytes, folder: str) -> None:
+    """Unpack what `own_zip` returned in a folder, if it is not there yet."""
+    if not os.path.isdir(os.path.join(folder, *NAME.split("."))):
+        zipfile.ZipFile(io.BytesIO(archive)).extractall(folder)
+
+
 def zipped(name: str, files: Mapping[str, bytes]) -> bytes:
     """A zip of `files`, as `sources` returns them, in a folder called `name`."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path, data in files.items():
+        for path, content in files.items():
             info = zipfile.ZipInfo("%s/%s" % (name, path), _EPOCH)
             info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = 0o644 << 16
-            archive.writestr(info, data)
+            archive.writestr(info, content)
     return buffer.getvalue()

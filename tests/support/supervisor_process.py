@@ -15,7 +15,7 @@ from support.paths import ROOT
 def main():
     given = json.loads(sys.stdin.readline())
     link_watch.SUPERVISOR_SILENT_SECONDS = given["silent"]
-    payload = {"names": bytes.fromhex(given["names"]), "files": b""}
+    payload = {"runtime": b"", "names": bytes.fromhex(given["names"]), "files": b""}
     supervisor.supervise(given["rank"], given["config"], None, payload, (), str(ROOT))
 
 

@@ -74,7 +74,7 @@ def write(request: str) -> str:
     contents = {
         SCRIPT: _SCRIPT.format(module=module).encode(),
         SPEC: json.dumps(spec).encode(),
-        archive: package.zipped(module, package.sources(package.FOLDER)),
+        archive: package.own_zip(),
     }
     try:
         storage.check(sc, out.OPTION, spec["out"], spec["run"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
@@ -263,8 +262,7 @@ class Job:
         return RunResult(events.STOPPED, "stopped%s, before attempt %d" % (self._stop_reason, self.journal.attempt))
 
     def _broadcast_payload(self) -> dict[str, bytes]:
-        zipped = package.zipped(os.path.basename(package.FOLDER), package.sources(package.FOLDER))
-        return {"runtime": zipped, "names": self._packed, "files": self._cell_files}
+        return {"runtime": package.own_zip(), "names": self._packed, "files": self._cell_files}
 
     def _offer_checkpoints(self, result: RunResult, stored: bool) -> RunResult:
         """Make artifacts of the checkpoints from which a later run can continue. Returns the result that says so.

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -65,14 +64,15 @@ _prewarmed: Prewarmed | None = None  # this worker's
 def start(
     job: JobConfig,
     of_spark: list[str] | None,
-    home: str,
+    runtime: bytes,
     threads: Mapping[str, str],
     seconds: float = IDLE_SECONDS,
     most_bytes: int = MAX_BYTES,
 ) -> None:
-    """Start one for runs like `job`, with the runtime of `home` and a rank's `threads` (`worker.thread_settings`).
+    """Start one for runs like `job`, with this runtime and a rank's `threads` (`worker.thread_settings`).
 
-    of_spark: GPUs of the rank. Does nothing where there is one already, and where it could not outlive the task.
+    runtime: what `package.own_zip` returned; of_spark: GPUs of the rank. Does nothing where there is one already, and
+    where it could not outlive the task.
     """
     global _prewarmed
     if _prewarmed is not None and _prewarmed.process.poll() is None and _prewarmed.threads == threads:
@@ -82,7 +82,7 @@ def start(
         return
     folder = scratch.make("prewarmed")  # the task's own is removed with the task
     try:
-        shutil.copytree(os.path.join(home, package.NAME), os.path.join(folder, package.NAME))
+        package.unpack(runtime, folder)
         variables = rank_process.environment(folder, folder, of_spark)
         key = _key(job, variables)
         for name, value in threads.items():  # NumPy reads some of them when it is imported

@@ -15,7 +15,7 @@ import threading
 import time
 from typing import Any, Callable, Iterable, Mapping
 
-from .. import events, scratch
+from .. import events, package, scratch
 from ..data import share_files
 from ..data.share_cache import NOT_KEPT, ShareCache
 from ..files.working_folder import ARCHIVE
@@ -52,9 +52,9 @@ def supervise(
 ) -> dict[str, Any]:
     """Run one rank to its end. Returns {"rank", "outcome"}; raises only where the driver cannot be reached.
 
-    config: `JobConfig.to_json`; of_spark: this task's GPUs, as `gpus.assigned` says; payload: "names", which is
-    `names.pack`'s bytes, and "files", a zip of those of --files, or nothing; blobs: this rank's data
-    (`share_files.store` consumes it); home: the folder that holds the runtime package.
+    config: `JobConfig.to_json`; of_spark: this task's GPUs, as `gpus.assigned` says; payload: "runtime", this package's
+    zip, "names", which is `names.pack`'s bytes, and "files", a zip of those of --files, or nothing; blobs: this rank's
+    data (`share_files.store` consumes it); home: a folder for the runtime package, where it is unpacked when needed.
     """
     job = JobConfig.from_json(config)
     with contextlib.ExitStack() as cleanup:
@@ -81,7 +81,7 @@ def supervise(
             rank_end = RankEnd("failed", share.problem)
             driver.send_json(messages.RANK_ENDED, rank_end.to_json())
         else:
-            rank_end = _Supervisor(rank, job, of_spark, driver, folder, home).run()
+            rank_end = _Supervisor(rank, job, of_spark, driver, folder, home, payload["runtime"]).run()
         return {"rank": rank, "outcome": rank_end.outcome}
 
 
@@ -164,10 +164,17 @@ class _Supervisor:
     """One rank's process and the threads that relay its frames, read its output and sample its use."""
 
     def __init__(
-        self, rank: int, job: JobConfig, of_spark: list[str] | None, driver: wire.Channel, folder: str, home: str
+        self,
+        rank: int,
+        job: JobConfig,
+        of_spark: list[str] | None,
+        driver: wire.Channel,
+        folder: str,
+        home: str,
+        runtime: bytes,
     ) -> None:
         self._rank, self._job, self._of_spark, self._driver = rank, job, of_spark, driver
-        self._folder, self._home = folder, home
+        self._folder, self._home, self._runtime = folder, home, runtime
         self._rank_end: RankEnd | None = None  # as the rank reported it
         self._stalled: Failure | None = None  # the reason why it was ended
         self._over = threading.Event()
@@ -186,7 +193,7 @@ class _Supervisor:
             if prewarmed_rank is not None:
                 prewarmed.leave(prewarmed_rank)
             if self._prewarms and self._rank_end and self._threads:
-                prewarmed.start(self._job, self._of_spark, self._home, self._threads)
+                prewarmed.start(self._job, self._of_spark, self._runtime, self._threads)
 
     def _run(self, prewarmed_rank: prewarmed.Started | None) -> RankEnd:
         process, channel_socket = prewarmed_rank or self._start()
@@ -218,6 +225,7 @@ class _Supervisor:
         return rank_end
 
     def _start(self) -> tuple[rank_process.Process, socket.socket]:
+        package.unpack(self._runtime, self._home)
         separates = rank_process.has_notebook(self._job.spec.folder)
         return rank_process.start(self._variables(), self._folder, separates)
 

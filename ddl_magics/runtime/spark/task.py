@@ -37,7 +37,8 @@ def make_task(
         fcntl.flock(owner, fcntl.LOCK_EX)
         try:
             value = broadcast_payload.value
-            zipfile.ZipFile(io.BytesIO(value["runtime"])).extractall(home)
+            if package not in sys.modules:  # which a Python process of Spark has that has run a rank before
+                zipfile.ZipFile(io.BytesIO(value["runtime"])).extractall(home)
             sys.path.insert(0, home)
             try:
                 supervisor = importlib.import_module(package + ".executor.supervisor")

@@ -1,7 +1,6 @@
 """A rank that another process has forked, and what that process takes on; neither is started here."""
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,7 +14,7 @@ import pytest
 from support.until import until
 
 from ddl_magics.options.parsing import parse
-from ddl_magics.runtime import scratch
+from ddl_magics.runtime import package, scratch
 from ddl_magics.runtime.executor import prewarmed, prewarmed_process, startup, worker
 from ddl_magics.runtime.executor.forked_rank import ForkedRank
 from ddl_magics.runtime.rank.config import RankConfig
@@ -95,8 +94,8 @@ def test_where_the_disk_is_full_none_is_prewarmed(tmp_path, monkeypatch):
     def full(*_):
         raise OSError("no space left on device")
 
-    monkeypatch.setattr(shutil, "copytree", full)
-    prewarmed.start(None, None, str(tmp_path), {})
+    monkeypatch.setattr(package, "unpack", full)
+    prewarmed.start(None, None, b"", {})
     assert prewarmed._prewarmed is None and removed == [str(tmp_path / "prewarmed")]
 
 

@@ -157,7 +157,7 @@ def worker(monkeypatch):
 
 
 def start(worker, job=JOB, **bounds):
-    worker.start(job, None, str(worker.home), THREADS, **bounds)
+    worker.start(job, None, worker.package.own_zip(), THREADS, **bounds)
     return worker._prewarmed
 
 
@@ -230,7 +230,7 @@ def test_one_that_has_died_and_one_for_other_threads_are_replaced(worker):
     first.process.wait(30)
     second = start(worker)
     assert second.process.pid != first.process.pid and start(worker) is second
-    worker.start(JOB, None, str(worker.home), {"OMP_NUM_THREADS": "2"})
+    worker.start(JOB, None, worker.package.own_zip(), {"OMP_NUM_THREADS": "2"})
     assert worker._prewarmed is not second and second.process.returncode == -signal.SIGKILL
 
 
