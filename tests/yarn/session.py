@@ -4,7 +4,9 @@ import contextlib
 import json
 import subprocess
 import sys
+import tarfile
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ MARKS = [
     pytest.mark.skipif(bool(rig.obstacle()), reason=rig.obstacle()),
 ]
 SECONDS = 300
+_ENDS = ("FINISHED", "FAILED", "STOPPED", "REFUSED")
 TRAINS = """
 import keras, numpy as np
 x = np.random.default_rng(0).normal(size=(256, 4)).astype("float32")
@@ -47,6 +50,23 @@ def wait(epoch, logs):
 callback = keras.callbacks.LambdaCallback(on_epoch_end=wait)
 model.fit(x, x.sum(1), batch_size=64, epochs=15, verbose=0, callbacks=[callback])
 """
+_TUNED = SLOW.replace('"sgd"', 'keras.optimizers.SGD(ddl.suggest_float("rate", 0.01, 0.05))').replace("=15", "=4")
+#: What a search of three trials comes to: [its state, those of the trials, the executors that had one].
+SEARCHES = (
+    f"cell = {_TUNED!r}\n"
+    + """
+import dataclasses
+from ddl_magics.clusters.embedded import EmbeddedCluster
+from ddl_magics.options.parsing import parse
+from ddl_magics.session.session import Session
+names = {"spark": spark}
+spec = dataclasses.replace(parse("--trials 3 --objective loss:min --prune no --seed 1 --name tuned"), cell=cell)
+search = Session(EmbeddedCluster(lambda: names)).search(spec, names)
+search.wait(200)
+workers = [event for number in range(3) for event in search.run(number).events if event["kind"] == "worker"]
+answer = [search.state, list(search.trials["state"]), sorted({worker["executor"] for worker in workers})]
+"""
+)
 
 
 def trained(event):
@@ -73,6 +93,25 @@ def assert_equal(weights, losses, expected):
     assert len(weights) == len(expected[0]) and len(losses) == EPOCHS
     assert all(np.abs(np.subtract(*pair)).max() < 1e-9 for pair in zip(weights, expected[0], strict=True))
     assert losses == pytest.approx(expected[1], rel=1e-9)
+
+
+def packed_environment(python, folder):
+    """An archive of an environment as venv-pack writes it, but that its packages are where they are."""
+    tell = (
+        "import os, sys, sysconfig; print(sys.prefix, os.path.realpath(sys.executable), sysconfig.get_path('purelib'))"
+    )
+    prefix, interpreter, packages = map(Path, completed([python, "-c", tell]).stdout.split())
+    archive = folder / "training.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        tar.add(prefix / "pyvenv.cfg", "pyvenv.cfg")
+        for name, target in (
+            ("bin/python", interpreter),
+            (f"lib/{packages.parent.name}/site-packages", packages),
+        ):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, str(target)
+            tar.addfile(link)
+    return archive
 
 
 def trained_rows(events):
@@ -131,15 +170,16 @@ class Run(Reports):
         self._answer, self.info, self.events = answer, answer(), []
 
     def until(self, condition):
-        """The first event from here on for which the condition is true."""
+        """The first event from here on for which the condition is true; it must come before the run has ended."""
         while True:
             self.events.append(self._answer())
             if condition(self.events[-1]):
                 return self.events[-1]
+            assert self.events[-1].get("state") not in _ENDS, self.messages()
 
     def end(self):
         """The state and the message of its end."""
-        last = self.until(lambda event: event.get("state") in ("FINISHED", "FAILED", "STOPPED", "REFUSED"))
+        last = self.until(lambda event: event.get("state") in _ENDS)
         return last["state"], last["message"]
 
     def messages(self):

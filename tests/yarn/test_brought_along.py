@@ -1,13 +1,10 @@
 """What sessions on a real YARN bring along or leave to Spark: a packed Python, modules, and dynamic allocation."""
 
 import sys
-import sysconfig
-import tarfile
 import zipfile
-from pathlib import Path
 
 import pytest
-from yarn.session import MARKS, TRAINS, Session
+from yarn.session import MARKS, SEARCHES, TRAINS, Session, packed_environment
 
 from ddl_magics.runtime.histories import histories
 
@@ -41,19 +38,7 @@ CHOSEN = {"strategy": "single", "workers": 1}
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory):
-    """An archive of an environment as venv-pack writes it, but that its packages are where they are."""
-    archive = tmp_path_factory.mktemp("packed") / "training.tar.gz"
-    packages = Path(sysconfig.get_path("purelib"))
-    with tarfile.open(archive, "w:gz") as tar:
-        tar.add(Path(sys.prefix) / "pyvenv.cfg", "pyvenv.cfg")
-        for name, target in (
-            ("bin/python", Path(sys.base_prefix) / "bin" / Path(sys.executable).resolve().name),
-            (f"lib/{packages.parent.name}/site-packages", packages),
-        ):
-            link = tarfile.TarInfo(name)
-            link.type, link.linkname = tarfile.SYMTYPE, str(target)
-            tar.addfile(link)
-    return archive
+    return packed_environment(sys.executable, tmp_path_factory.mktemp("packed"))
 
 
 @pytest.fixture(scope="module")
@@ -115,3 +100,8 @@ def test_with_dynamic_allocation_strategies_run_whose_workers_may_come_one_by_on
     run = elastic.run(TRAINS, **spec)
     assert run.end() == ("FINISHED", "all workers finished")
     assert len(histories(run.events)[0]["loss"]) == 2
+
+
+def test_with_dynamic_allocation_a_search_ends_with_all_its_trials(elastic):
+    state, trials, executors = elastic.here(SEARCHES)
+    assert (state, trials) == ("FINISHED", ["finished"] * 3) and executors

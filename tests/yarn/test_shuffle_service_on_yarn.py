@@ -1,7 +1,7 @@
 """Dynamic allocation on a real YARN with Spark's external shuffle service in the NodeManagers."""
 
 import pytest
-from yarn.session import MARKS, TRAINS, Session
+from yarn.session import MARKS, SEARCHES, TRAINS, Session
 
 from ddl_magics.runtime.histories import histories
 
@@ -32,3 +32,8 @@ def test_strategies_run_whose_workers_may_come_one_by_one(yarn, session, spec):
     assert run.end() == ("FINISHED", "all workers finished"), run.messages()
     assert len(histories(run.events)[0]["loss"]) == 2
     assert sum(yarn.shuffles(node) for node in yarn.nodes), "Spark went without the service"
+
+
+def test_a_search_ends_with_all_its_trials(session):
+    state, trials, executors = session.here(SEARCHES)
+    assert (state, trials) == ("FINISHED", ["finished"] * 3) and executors
