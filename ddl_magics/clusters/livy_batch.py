@@ -7,6 +7,7 @@ driver/batch.py), below the run's --out, and is deleted before the batch begins.
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from ddl_magics.clusters import livy_description, livy_session, shipping, yarn_a
 from ddl_magics.clusters.livy_channel import Channel
 from ddl_magics.clusters.livy_description import DEAD, SessionId
 from ddl_magics.clusters.livy_http import Gone, LivyHttp, Throttled, Unavailable, with_retries
-from ddl_magics.clusters.livy_session import NoSession
+from ddl_magics.clusters.livy_session import LivySession, NoRoom, NoSession
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import visible_print
@@ -93,7 +94,8 @@ def submit(
 
     Args:
         http: requests to the Livy.
-        spec: of the run, with its id, name, seed and --out.
+        spec: of the run, with its id, name, seed and --out. Its --timeout is how long a queue of YARN may take to have
+            room for the session that writes.
         properties: of new sessions, as sparkmagic is configured.
         seconds: how long the session that writes may take to start.
         report: called with a line of progress.
@@ -127,7 +129,7 @@ def _written(
 ) -> dict[str, Any]:
     """The batch's files and arguments, when they are in the storage and the session that wrote them is deleted."""
     record = {**spec.to_record(), "folder": None, "conf": {}}  # settings, which may be secrets, go with the request
-    session = livy_session.create(http, properties, seconds=seconds, report=report)
+    session = _writer(http, properties, seconds, spec.timeout, report)
     try:
         channel = Channel(http, session.id, shipping.pack(), session.statement_kind)
         channel.open(WRITE_SECONDS)
@@ -139,6 +141,23 @@ def _written(
     if not reply["ok"]:
         raise NoSession(f"{reply['error']['message'].rstrip('.')}.")
     return reply
+
+
+def _writer(
+    http: LivyHttp,
+    properties: Mapping[str, Any],
+    seconds: float,
+    queue_seconds: float | None,
+    report: Callable[[str], None],
+) -> LivySession:
+    """A session that has started. One that Livy gives up as it waits in a queue is followed by another, for so long."""
+    deadline = time.monotonic() + (math.inf if queue_seconds is None else queue_seconds)
+    while True:
+        try:
+            return livy_session.create(http, properties, seconds=seconds, report=report)
+        except NoRoom as error:
+            if time.monotonic() > deadline:
+                raise NoSession(f"no batch was created in the {queue_seconds:g} s of --timeout: {error}") from None
 
 
 def follow(

@@ -51,6 +51,10 @@ class SessionGone(NoSession):
     """Livy has answered, and has no such session."""
 
 
+class NoRoom(NoSession):
+    """The session has waited in a queue of YARN, and then ended: Livy gives one up that starts too late."""
+
+
 @dataclass(eq=False)
 class LivySession:
     """A session that has started.
@@ -220,7 +224,7 @@ def wait_until_idle(
     """Wait until the session has started. report: called with a line if it waits in a queue of YARN.
 
     Raises:
-        NoSession: it has not started in time, or has died.
+        NoSession: it has not started in time, or has died; NoRoom if that one had to wait in a queue.
     """
     deadline, queue = time.monotonic() + seconds, yarn_application.Queue(lambda: _log(session), report)
     while True:
@@ -233,7 +237,8 @@ def wait_until_idle(
             return
         if state in DEAD:
             cause = described.cause or queue.given_up or _cause(session)
-            raise NoSession(f"Livy session {session.id} did not start (it is {state}): {cause}")
+            kind = NoRoom if queue.waited else NoSession
+            raise kind(f"Livy session {session.id} did not start (it is {state}): {cause}")
         if time.monotonic() > deadline:
             raise NoSession(
                 f"Livy session {session.id} is still {state} after {seconds:.0f} s: ask for less with "

@@ -30,7 +30,8 @@ def waiting(log: Sequence[str]) -> str | None:
     """In one line, which application waits in which queue of YARN, and why; None if none waits."""
     reports = [report for line in log if (report := _REPORT.search(line))]
     printed = [line.partition(_PRINTED)[2].strip() for line in log if _PRINTED in line]
-    words = " ".join(_diagnostics(log)) or (printed[-1] if printed else "")
+    told = _diagnostics(log)  # of now: what was printed is as old as the application
+    words = " ".join(printed[-1:] if told is None else told)
     if not reports or reports[-1][2] != "ACCEPTED" or words in ("", "N/A") or _LAUNCHED in words:
         return None
     queues = [queue[1] for line in log if (queue := _QUEUE.match(line))]
@@ -43,11 +44,12 @@ def waiting(log: Sequence[str]) -> str | None:
 class Queue:
     """Whether what starts waits in a queue of YARN: the first line after `QUEUE_SECONDS`, then each minute.
 
-    ask_log: returns the newest lines of its log. waiting: the newest line; "" while it does not wait.
+    ask_log: returns the newest lines of its log. waiting: the newest line; "" while it does not wait. waited: whether
+    it has.
     """
 
     def __init__(self, ask_log: Callable[[], Sequence[str]], report: Callable[[str], None]) -> None:
-        self.waiting = ""
+        self.waiting, self.waited = "", False
         self._ask_log, self._report = ask_log, report
         self._began = time.monotonic()
         self._look_at, self._report_at = self._began + QUEUE_SECONDS, self._began
@@ -58,6 +60,7 @@ class Queue:
             return
         self._look_at = now + QUEUE_LOOK_SECONDS
         self.waiting = waiting(self._ask_log()) or ""
+        self.waited = self.waited or bool(self.waiting)
         if self.waiting and now >= self._report_at:
             self._report_at = now + REPEAT_SECONDS
             self._report(f"after {now - self._began:.0f} s, {self.waiting}")
@@ -80,7 +83,7 @@ class Queue:
 
 def end_reason(log: Sequence[str], application: str) -> str:
     """In one line, why YARN has ended the application, and where its logs are."""
-    return yarn.end_words(" ".join(_diagnostics(log)), application)
+    return yarn.end_words(" ".join(_diagnostics(log) or ()), application)
 
 
 def why_ended(http: LivyHttp, session_id: SessionId) -> str:
@@ -103,10 +106,10 @@ def why_ended(http: LivyHttp, session_id: SessionId) -> str:
 
 def reason(log: Sequence[str]) -> str:
     """YARN's newest words on the application; "" if Livy has none."""
-    return yarn.short(" ".join(_diagnostics(log)))
+    return yarn.short(" ".join(_diagnostics(log) or ()))
 
 
-def _diagnostics(log: Sequence[str]) -> list[str]:
-    """The lines behind the last "YARN Diagnostics:" of the log."""
+def _diagnostics(log: Sequence[str]) -> list[str] | None:
+    """The lines behind the last "YARN Diagnostics:" of the log; None where it has none."""
     starts = [index for index, line in enumerate(log) if line.strip() == _DIAGNOSTICS]
-    return [line.strip() for line in log[starts[-1] + 1 :] if line.strip()] if starts else []
+    return [line.strip() for line in log[starts[-1] + 1 :] if line.strip()] if starts else None

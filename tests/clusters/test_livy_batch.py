@@ -218,6 +218,40 @@ def test_a_batch_that_waits_in_a_queue_says_so_and_has_a_bound(livy, run):
     assert "had not begun after the 0.3 s of --timeout, and was deleted (application_17_0005 waits" in answer["error"]
 
 
+@pytest.fixture
+def full(livy, monkeypatch):
+    """`full(count)`: the first sessions wait in a queue, and Livy gives them up."""
+    monkeypatch.setattr(livy_session, "POLL_SECONDS", 0.03)
+    livy.log, answer_of, asked = WAITS, livy.answer, []
+
+    def full(count):
+        def answer(method, path, body):
+            status, reply = answer_of(method, path, body)
+            if (method, path) == ("GET", "/sessions/7") and len(livy.created) <= count:
+                asked.append(len(livy.created))
+                reply["state"] = "starting" if asked.count(len(livy.created)) < 4 else "dead"
+            return status, reply
+
+        livy.answer = answer
+
+    return full
+
+
+def test_a_session_for_the_files_that_livy_gives_up_in_a_queue_is_followed_by_another(livy, run, full):
+    full(2)
+    status, answer, messages = run()
+    assert (status, answer["state"], len(livy.created), len(livy.batches)) == (0, "FINISHED", 3, 1)
+    assert len(re.findall(rf"^after \d s, {WAITING}$", messages, re.MULTILINE)) == 2, messages
+
+
+def test_the_timeout_bounds_the_wait_for_the_session_for_the_files(livy, run, full):
+    full(100)
+    status, answer, _ = run(CELL.replace("--seed 5", "--seed 5 --timeout 0.3"))
+    told = rf"no batch was created in the 0\.3 s of --timeout: Livy session 7 did not start .*: {WAITING}, longer than"
+    assert status == 1 and re.match(told, answer["error"]), answer
+    assert not livy.batches and livy.state == "gone"
+
+
 def test_a_batch_that_has_begun_may_take_longer_than_its_timeout(livy, run):
     livy.batch = [("running", [])] * 30 + [("success", FINISHED)]
     assert run(CELL.replace("--seed 5", "--seed 5 --timeout 0.3"))[:2][0] == 0

@@ -48,6 +48,7 @@ def log(*told):
         ),
         (SUBMITTED[:2] + [f"\t diagnostics: {LIMIT}"] + SUBMITTED[3:], f"{WAITS}: Application is added to the sch"),
         (log(LAUNCHED), None),
+        (SUBMITTED[:2] + [f"\t diagnostics: {LIMIT}", "\nYARN Diagnostics: "], None),  # it has begun meanwhile
         (log(), None),
         ([line.replace("ACCEPTED", "RUNNING") for line in log(NO_ROOM)], None),
         ([], None),

@@ -3,13 +3,20 @@
 In cluster mode the driver is in a container on a host that has neither the kernel's temporary folders nor Livy's.
 """
 
+import json
 import re
+import subprocess
+import sys
+import threading
 
 import pytest
 from livy.endpoint import Endpoint
+from support import sparkmagic_kernels
 from support.cluster_notebooks import Notebook
+from support.paths import environment
 from support.until import until
-from yarn.session import EPOCHS, MARKS, MODEL, ROWS, alone, assert_equal, trained_rows
+from yarn.session import EPOCHS, MARKS, MODEL, ROWS, Session, alone, assert_equal, trained_rows
+from yarn.session import TRAINS as SHORT
 
 from ddl_magics.clusters import livy_session
 from ddl_magics.clusters.livy_http import Connection, LivyHttp
@@ -126,6 +133,104 @@ def test_a_session_that_waits_in_the_queue_says_so(notebook, yarn):
     said = [line for line in lines if re.match(r"after \d+ s, application_\S+ waits in queue default of YARN: ", line)]
     assert said and said[0].endswith("is not yet activated. Queue's AM resource limit exceeded")
     yarn.end_application(re.search(told, str(caught.value))[1])  # which Livy does not do
+
+
+class Command:
+    """A process of `ddl-magics run --batch` with a short cell. options: of the cell; properties: of new sessions."""
+
+    def __init__(self, notebook, folder, options, **properties):
+        configured = sparkmagic_kernels.configuration(folder, notebook.livy.url, session_configs=properties)
+        (folder / "train.py").write_text(f"%%distributed --workers 1 --name far {options}{SHORT}")
+        words = ["run", "train.py", "--cluster", notebook.livy.url, "--batch", "--json"]
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "ddl_magics", *words],
+            cwd=folder,
+            env=environment(**configured),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.messages = []
+        threading.Thread(target=lambda: self.messages.extend(self._process.stderr), daemon=True).start()
+
+    def says(self, pattern, seconds=300):
+        until(lambda: re.search(pattern, "".join(self.messages), re.MULTILINE), seconds, lambda: self.messages)
+
+    def end(self, seconds=400):
+        """(exit status, answer)."""
+        answer, _ = self._process.communicate(timeout=seconds)
+        return self._process.returncode, json.loads(answer)
+
+    def kill(self):
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.fixture
+def batch(notebook, tmp_path):
+    """`batch(name, options, **properties)`: a Command, which ends with the test."""
+    commands = []
+
+    def start(name, options, **properties):
+        commands.append(Command(notebook, tmp_path / name, options, **properties))
+        return commands[-1]
+
+    yield start
+    for command in commands:
+        command.kill()
+
+
+@pytest.fixture
+def full(notebook, yarn):
+    """`full()`: another application leaves room for a driver of 512 MiB beside that of the notebook, and for none of
+    1152; it has ended when `full().end()` returns.
+    """
+    if notebook.mode == "client":
+        pytest.skip("the memory of a driver beside Livy is not YARN's")
+    dynamic = {f"spark.dynamicAllocation.{name}": "true" for name in ("enabled", "shuffleTracking.enabled")}
+    session = Session(yarn, **dynamic, **{"spark.yarn.am.memory": "2432m", "spark.executor.instances": "0"})
+    session.here("answer = spark.sparkContext.applicationId")
+    yield session
+    session.end()
+
+
+WAITS = r"^after \d+ s, application_\S+ waits in queue default of YARN: .*AM resource limit exceeded$"
+
+
+@pytest.mark.timeout(1200)
+def test_a_batch_that_waits_in_the_queue_says_so_and_runs_once_there_is_room(notebook, yarn, full, batch):
+    there = set(yarn.applications())
+    large = f"--conf spark.driver.memory=1152m --out {notebook.uri}/batch"
+    command = batch("bounded", f"{large} --timeout 30")
+    command.says(WAITS)
+    status, answer = command.end(60)
+    assert (status, answer["state"]) == (1, "FAILED"), answer
+    assert "had not begun after the 30 s of --timeout, and was deleted (application_" in answer["error"]
+    until(lambda: set(yarn.applications()) == there, 10, yarn.applications)
+    command = batch("patient", large)
+    command.says(WAITS)
+    full.end()
+    assert command.end()[0] == 0, command.messages
+    assert "model-0.keras" in on_storage(notebook, "/batch")
+
+
+@pytest.mark.timeout(1200)
+def test_a_batch_waits_for_room_for_the_session_that_writes_its_files_too(notebook, yarn, full, batch):
+    """Livy gives each such session up, and takes it out of the queue: after 90 s unless it is set."""
+    there = set(yarn.applications())
+
+    def large(limit):
+        return {"driverMemory": "1152m", "conf": {"livy.rsc.server.connect.timeout": limit}}
+
+    status, answer = batch("bounded", f"--out {notebook.uri}/later --timeout 20", **large("30s")).end(120)
+    assert status == 1, answer
+    assert re.match(r"no batch was created in the 20 s of --timeout: Livy session .* waits in queue", answer["error"])
+    until(lambda: set(yarn.applications()) == there, 10, yarn.applications)
+    command = batch("patient", f"--out {notebook.uri}/later", **large("60s"))
+    command.says(rf"(?s){WAITS[:-1]}.*^Livy session \d+ .* starts at ")
+    full.end()
+    assert command.end()[0] == 0, command.messages
+    assert "model-0.keras" in on_storage(notebook, "/later")
 
 
 SLOW = """
