@@ -96,7 +96,7 @@ def hdinsight(environment):
         ("clusters/test_every_cluster.py", "ipython or gateway"),
         ("clusters/test_livy_data.py", ""),
         ("search/test_on_livy.py", ""),
-        ("yarn/test_livy_on_yarn.py", "cluster"),
+        ("yarn/test_livy_on_yarn.py", "cluster and not batch"),
     ],
 )
 def test_what_holds_behind_livy_holds_with_the_versions_of_hdinsight(hdinsight, file, which):

@@ -143,6 +143,14 @@ class Yarn:
     def uri(self):
         return f"hdfs://{self.head}:{RPC}"
 
+    def put(self, file, path):
+        """Copy a file of this machine to HDFS; returns its URI."""
+        import requests
+
+        url = f"http://{self.head}:9870/webhdfs/v1{path}?op=CREATE&user.name=root"
+        requests.put(url, data=Path(file).read_bytes(), timeout=60).raise_for_status()
+        return self.uri + path
+
     def metrics(self):
         """What the ResourceManager says of its cluster."""
         return self._ask("metrics")["clusterMetrics"]

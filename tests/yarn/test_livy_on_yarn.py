@@ -8,14 +8,16 @@ import re
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
+from livy import rig as livy_rig
 from livy.endpoint import Endpoint
 from support import sparkmagic_kernels
 from support.cluster_notebooks import Notebook
 from support.paths import environment
 from support.until import until
-from yarn.session import EPOCHS, MARKS, MODEL, ROWS, Session, alone, assert_equal, trained_rows
+from yarn.session import EPOCHS, MARKS, MODEL, ROWS, Session, alone, assert_equal, packed_environment, trained_rows
 from yarn.session import TRAINS as SHORT
 
 from ddl_magics.clusters import livy_session
@@ -254,3 +256,51 @@ def test_an_application_that_is_killed_says_by_whom_and_where_its_logs_are(noteb
     message = notebook.value("slow.events[-1]['message']")
     assert f"YARN: Application {application} was killed by user root" in message
     assert f"`yarn logs -applicationId {application}` has its logs" in message
+
+
+@pytest.fixture(scope="module")
+def bringing(notebook, yarn):
+    """The notebook with another session, once the application of the first one has ended: it brings its Python along,
+    as docs/hdinsight.md says.
+    """
+    if notebook.mode == "client":
+        pytest.skip("the driver is beside Livy")
+    archive = yarn.put(packed_environment(livy_rig.CLUSTER / "bin" / "python", notebook.folder), "/training.tar.gz")
+    notebook.kernel.close()
+    conf = {"spark.archives": f"{archive}#training", "spark.pyspark.python": "./training/bin/python"}
+    sparkmagic_kernels.configuration(notebook.folder, notebook.livy.url, session_configs={"conf": conf})
+    notebook.open()
+    notebook.run("%load_ext sparkmagic.magics")
+    notebook.run("%ddl use livy", timeout=300)
+    return notebook
+
+
+def test_driver_and_workers_start_from_an_archive_on_hdfs_that_the_session_names(bringing):
+    of_archive = r"^a worker +Python 3\S+ at \./training/bin/python, of the archive training\.tar\.gz \(spark\."
+    text = bringing.run("%ddl check").text
+    assert re.search(of_archive, text, re.MULTILINE), text
+    assert "/training/bin/python" in shown(bringing, "__import__('sys').executable")
+    cell = f"import sys{SHORT}\nprint('trained by', sys.executable)"
+    assert "FINISHED" in bringing.run(f"%%distributed --name brought --workers 2\n{cell}", timeout=300).text
+    said = bringing.value("[event['text'] for event in brought.events if event['kind'] == 'log']")
+    assert len(said) == 2 and all("/training/bin/python" in text for text in said), said
+
+
+def test_a_host_with_the_driver_that_is_cut_off_loses_the_run(bringing, yarn):
+    """YARN itself gives an ApplicationMaster up after ten minutes."""
+    notebook = bringing
+    address = shown(notebook, "sc.getConf().get('spark.driver.host')")
+    host = next(node for node in yarn.nodes if yarn.hosts.address(node) == address)
+    notebook.run(f"%%distributed --name cut --workers 2 --no-wait{SLOW}", timeout=300)
+    until(lambda: notebook.value("len([e for e in cut.events if e['kind'] == 'epoch'])") >= 2, 60)
+    yarn.hosts.cut(host)
+    cut_at = time.monotonic()
+    try:
+        until(lambda: notebook.value("cut.state") == "LOST", 120, lambda: notebook.value("cut.events[-1]"))
+        assert time.monotonic() - cut_at < 90
+        message = notebook.value("cut.events[-1]['message']")
+        told = r"\(its driver has not answered for \d+ s, though Livy calls it idle\): begin a new session$"
+        assert re.search(told, message), message
+    finally:
+        yarn.hosts.kill(host)
+        yarn.revive(host)

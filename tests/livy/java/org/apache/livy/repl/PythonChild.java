@@ -51,6 +51,7 @@ final class PythonChild {
     ProcessBuilder builder = new ProcessBuilder(python, "-u", script().toString());
     Map<String, String> environment = builder.environment();
     environment.put("PYTHONPATH", pythonPath(environment));
+    environment.put("PYSPARK_PYTHON", python); // as in Livy: PySpark has executors start it, too
     environment.put("PYSPARK_GATEWAY_PORT", String.valueOf(gateway.getListeningPort()));
     environment.put("PYSPARK_GATEWAY_SECRET", secret);
     environment.put("PYSPARK_PIN_THREAD", "false"); // as in Livy: job groups belong to the JVM's threads, not Python's
