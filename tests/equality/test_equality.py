@@ -19,6 +19,9 @@ SILENT = ("sgd_momentum", "pipeline")
 #: Of these, whose gradients a GPU would exchange in another way.
 ON_GPU = ("sgd_momentum", "accumulation", "callbacks", "embedding", "own_optimizers", "compiled")
 
+#: Of these, whose gradients may be summed where they are.
+IN_PARTS = ("sgd_momentum", "accumulation", "embedding", "own_step", "own_optimizers", "one_weight_eagerly", "compiled")
+
 #: Models whose BatchNormalization asks for the rows of all workers, and some that would need --sync-batchnorm.
 SYNCHRONIZED = ("synchronized", "synchronized_by_its_data", "synchronized_compiled", "synchronized_images")
 NOT_SYNCHRONIZED = ("normalized", "normalized_images")
@@ -33,11 +36,12 @@ def learned(rank_pool):
     parts = {name: (of, "float64") for name, of in {"float64": ALWAYS, "loops": LOOPS}.items()}
     parts |= {"synchronized": (SYNCHRONIZED, "float64"), "not synchronized": (NOT_SYNCHRONIZED + NOISY, "float64")}
     parts["as on a GPU"] = (ON_GPU, "float64", comparison.AS_ON_GPU)
-    parts["silent"] = (SILENT, "float64", comparison.NOT_ON_GPU + comparison.SILENCE)
+    parts["in parts"] = (IN_PARTS, "float64", comparison.NOT_ON_GPU + comparison.IN_PARTS)
+    parts["silent"] = (SILENT, "float64", comparison.SILENCE)
     return comparison.learn_parts(rank_pool(2), parts, 2, seconds=700)
 
 
-@pytest.mark.parametrize("part", ["float64", "loops", "synchronized", "as on a GPU"])
+@pytest.mark.parametrize("part", ["float64", "loops", "synchronized", "as on a GPU", "in parts"])
 def test_float64(learned, reference, part):
     comparison.check(learned[part], reference)
 

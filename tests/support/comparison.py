@@ -87,6 +87,13 @@ AS_ON_GPU = (
 )
 NOT_ON_GPU = "_flat.ALWAYS = None\n"
 
+#: The same for gradients that are too large for one buffer, as all are then.
+IN_PARTS = (
+    "import sys\n"
+    "_exchange = next(m for n, m in sys.modules.items() if 'ddl_runtime' in n and n.endswith('.gradients.exchange'))\n"
+    "_exchange.SECTION_BYTES = 64\n"
+)
+
 
 class Reference:
     """What `run_cases` of a cell gives in plain Keras, in processes of their own: each case once, for all tests.

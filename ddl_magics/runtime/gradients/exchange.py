@@ -1,8 +1,10 @@
 """The exchange of gradients in every step of an all-reduce run.
 
 Gradients are weighted by rows: the sum of rows_k g_k over the sum of rows_k is the gradient of the mean over the global
-batch. Dense gradients are summed in one flat buffer for each dtype. Sparse ones (IndexedSlices, as an Embedding has)
-are concatenated in order of rank, which is what one process has of the whole batch, repeated indices included.
+batch. Dense gradients are summed in one flat buffer for each dtype. A large one would double the memory that they take:
+it goes through a small buffer in sections, and each sum is put where TensorFlow has the gradient. Sparse ones
+(IndexedSlices, as an Embedding has) are concatenated in order of rank, which is what one process has of the whole
+batch, repeated indices included.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ from ..rank.rank import HookErrors
 from ..stopping import NAN_ADVICE, NOT_FINITE, UNCHECKED, NotANumber
 from ..transport.buffers import ALIGNMENT_BYTES, Buffers
 from .batch import Share, fingerprint, same_batch
+
+#: The sections in which a larger flat buffer is summed. Each costs every rank some barriers more.
+SECTION_BYTES = 8 << 20
 
 #: More sparse gradients than this of one variable and rank are refused rather than held in memory n times.
 MAX_SPARSE_BYTES = 1 << 30
@@ -41,7 +46,7 @@ class GradientExchange:
         """check_finite: raise `NotANumber` on all ranks for a gradient that is NaN or infinite."""
         self._peers, self._errors, self._check_finite = peers, errors, check_finite
         self._buffers = Buffers()
-        self._layouts: list[Layout] | None = None
+        self._sections: list[Section] | None = None
         self._total = 1.0  # rows of the last step
 
     def __call__(self, gradients: Sequence[Gradient], share: Share | None) -> Sequence[Gradient]:
@@ -53,7 +58,7 @@ class GradientExchange:
         """
         dense = [i for i, gradient in enumerate(gradients) if tf.is_tensor(gradient) and not is_sparse(gradient)]
         sparse = [i for i, gradient in enumerate(gradients) if is_sparse(gradient)]
-        inputs = [gradients[i] for i in dense]
+        inputs = self._to_write([gradients[i] for i in dense])
         for i in sparse:
             inputs += [gradients[i].indices, gradients[i].values]
         batch_tensors = self.batch_tensors(share)
@@ -134,6 +139,16 @@ class GradientExchange:
             flat *= flat.dtype.type(batch.total / rows)
         self._total = rows or 1.0
 
+    @staticmethod
+    def _to_write(gradients: list[Tensor]) -> list[Tensor]:
+        """`gradients`, where sums are put into them, in memory that nothing else in the graph reads."""
+        elements = [gradient.shape.num_elements() for gradient in gradients]
+        sizes = [SECTION_BYTES if n is None else n * gradient.dtype.size for n, gradient in zip(elements, gradients)]
+        if sum(sizes) + len(sizes) * ALIGNMENT_BYTES <= SECTION_BYTES or tf.executing_eagerly():  # which passes copies
+            return gradients
+        zero = tf.cast(tf.minimum(tf.timestamp(), 0.0), tf.int32)  # which TensorFlow does not know before
+        return [_exclusive(gradient, zero) for gradient in gradients]
+
     # One buffer after all gradients are there.
 
     def _exchange(
@@ -141,19 +156,26 @@ class GradientExchange:
     ) -> list[np.ndarray]:
         peers = self._peers
         peers.progress.exchanges += 1
-        result: list[Any] = [None] * len(dense)
-        if self._layouts is None:
-            self._layouts = _layouts(dense)
-        for number, layout in enumerate(self._layouts):
-            flat = self._buffers.take(layout.dtype, layout.size)
-            layout.fill(flat, dense, batch.weight)
-            announced = self.sum(number, flat, batch.announcement)
-            self._count_time()
-            self.settle(flat, announced, batch, dense)
-            layout.scatter(flat, dense, result)
+        if self._sections is None:
+            self._sections = [section for layout in _layouts(dense) for section in layout.sections()]
+        if not all(section.is_whole for section in self._sections):
+            dense = _apart(dense)
+        result: list[Any] = list(dense)
+        for number, section in enumerate(self._sections):
+            self._sum_section(number, section, batch, dense, result)
         for indices, values in zip(sparse[::2], sparse[1::2]):
             result += self._gather(indices, values, batch.rows)
         return result
+
+    def _sum_section(
+        self, number: int, section: Section, batch: WeightedBatch, dense: Sequence[np.ndarray], result: list[Any]
+    ) -> None:
+        flat = self._buffers.take(section.dtype, section.largest_size)[: section.size]
+        section.fill(flat, dense, batch.weight)
+        announced = self.sum(number, flat, batch.announcement)
+        self._count_time()
+        self.settle(flat, announced, batch, dense)
+        section.scatter(flat, dense, result)
 
     def _count_time(self) -> None:
         ring = self._peers.collective
@@ -279,28 +301,37 @@ def gaps_behind(sizes: Sequence[int], itemsize: int) -> list[int]:
     return [-size % step for size in sizes[:-1]] + [0] * bool(sizes)
 
 
-class Layout:
-    """Where the arrays of one dtype lie in a flat buffer of `size` elements: aligned, as TensorFlow wants it.
+def cuts(size: int, itemsize: int) -> list[slice]:
+    """The sections, of `SECTION_BYTES` at most, in which a flat buffer is summed; at least one.
 
-    slices: (number of the array, its elements of the buffer).
+    size: Elements of the buffer. itemsize: Bytes of an element.
+    """
+    step = SECTION_BYTES // itemsize
+    return [slice(begin, min(begin + step, size)) for begin in range(0, max(1, size), step)]
+
+
+class Section:
+    """A section of a flat buffer, or all of it, of `size` elements: pieces of arrays, and gaps of nothing between them.
+
+    largest_size: the elements of the largest section.
     """
 
-    def __init__(self, dtype: np.dtype, arrays: Sequence[np.ndarray]) -> None:
-        """arrays: of any shapes; those of another dtype are left out."""
-        self.dtype = dtype
-        numbers = [i for i, array in enumerate(arrays) if array.dtype == dtype]
-        sizes = [arrays[i].size for i in numbers]
-        gaps = gaps_behind(sizes, dtype.itemsize)
-        self.slices: list[tuple[int, slice]] = []
+    def __init__(self, layout: Layout, bounds: slice) -> None:
+        """bounds: of the elements of the layout's buffer."""
+        self.dtype, self.size = layout.dtype, bounds.stop - bounds.start
+        self.is_whole = self.size == layout.size
+        self.largest_size = layout.size if self.is_whole else SECTION_BYTES // layout.dtype.itemsize
+        self._pieces: list[tuple[int, slice, slice]] = []  # number of an array, its elements, those of the section
         self._gaps: list[slice] = []
-        begin = 0
-        for i, size, gap in zip(numbers, sizes, gaps):
-            stop = begin + size
-            self.slices.append((i, slice(begin, stop)))
-            if gap:
-                self._gaps.append(slice(stop, stop + gap))
-            begin = stop + gap
-        self.size = begin
+        filled_to = 0
+        for i, of_array in layout.slices:
+            begin, stop = max(of_array.start, bounds.start), min(of_array.stop, bounds.stop)
+            if begin <= stop:
+                target = slice(begin - bounds.start, stop - bounds.start)
+                self._pieces.append((i, slice(begin - of_array.start, stop - of_array.start), target))
+                self._gaps.append(slice(filled_to, target.start))
+                filled_to = target.stop
+        self._gaps = [gap for gap in [*self._gaps, slice(filled_to, self.size)] if gap.start < gap.stop]
 
     def fill(self, flat: np.ndarray, arrays: Sequence[np.ndarray | None], weight: float) -> None:
         """Write the arrays, times `weight`, into the buffer, of shape (size,). Weight 0 makes zeros, also of NaN.
@@ -313,17 +344,46 @@ class Layout:
         for gap in self._gaps:
             flat[gap] = 0
         factor = self.dtype.type(weight)
-        for i, bounds in self.slices:
+        for i, elements, target in self._pieces:
             array = arrays[i]
             if array is None:
-                flat[bounds] = 0
+                flat[target] = 0
             else:
-                np.multiply(array.reshape(-1), factor, out=flat[bounds])
+                np.multiply(array.reshape(-1)[elements], factor, out=flat[target])
 
     def scatter(self, flat: np.ndarray, arrays: Sequence[np.ndarray], result: list[Any]) -> None:
-        """Put into `result`, at the number of each array, a view of the buffer of that array's shape."""
-        for i, bounds in self.slices:
-            result[i] = flat[bounds].reshape(arrays[i].shape)
+        """Put the buffer's numbers into `result`, at the number of each array: of a whole buffer, views of it.
+
+        Those of a section are copied into the arrays of `result`.
+        """
+        for i, elements, target in self._pieces:
+            if self.is_whole:
+                result[i] = flat[target].reshape(arrays[i].shape)
+            else:
+                result[i].reshape(-1)[elements] = flat[target]
+
+
+class Layout:
+    """Where the arrays of one dtype lie in a flat buffer of `size` elements: aligned, as TensorFlow wants it.
+
+    slices: (number of the array, its elements of the buffer). single_section: the whole buffer.
+    """
+
+    def __init__(self, dtype: np.dtype, arrays: Sequence[np.ndarray]) -> None:
+        """arrays: of any shapes; those of another dtype are left out."""
+        self.dtype = dtype
+        numbers = [i for i, array in enumerate(arrays) if array.dtype == dtype]
+        sizes = [arrays[i].size for i in numbers]
+        self.slices: list[tuple[int, slice]] = []
+        self.size = 0
+        for i, size, gap in zip(numbers, sizes, gaps_behind(sizes, dtype.itemsize)):
+            self.slices.append((i, slice(self.size, self.size + size)))
+            self.size += size + gap
+        self.single_section = Section(self, slice(0, self.size))
+
+    def sections(self) -> list[Section]:
+        """Those in which the buffer is summed."""
+        return [Section(self, bounds) for bounds in cuts(self.size, self.dtype.itemsize)]
 
 
 def _layouts(arrays: Sequence[np.ndarray]) -> list[Layout]:
@@ -331,3 +391,24 @@ def _layouts(arrays: Sequence[np.ndarray]) -> list[Layout]:
     return [Layout(dtype, arrays) for dtype in sorted({array.dtype for array in arrays}, key=str)] or [
         Layout(np.dtype(np.float32), ())
     ]
+
+
+def _exclusive(tensor: Tensor, zero: Tensor) -> Tensor:
+    """The same numbers in memory that nothing else reads: the tensor's, unless something else has that.
+
+    zero: computed in each step. Otherwise the result of a constant would be kept, and be the same memory in each step.
+    """
+    if not tensor.shape.rank:
+        return tensor + tf.cast(zero, tensor.dtype)
+    return tf.raw_ops.Snapshot(input=tf.slice(tensor, tf.fill([tensor.shape.rank], zero), tensor.shape.as_list()))
+
+
+def _apart(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Arrays that can be written to without a change of another: gradients that are equal may be one tensor."""
+    addresses: set[int] = set()
+    apart = []
+    for array in arrays:
+        address = array.__array_interface__["data"][0]
+        apart.append(array.copy() if address in addresses or not array.flags.writeable else array)
+        addresses.add(address)
+    return apart

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from ..keras_types import Gradient, Tensor, Variable
 from .batch import LocalShare, Share
-from .exchange import GradientExchange, answers, gaps_behind, is_sparse
+from .exchange import GradientExchange, answers, cuts, gaps_behind, is_sparse
 
 #: Whether gradients are exchanged in this way. None: if one of the variables that they are of is on a GPU.
 ALWAYS: bool | None = None
@@ -115,9 +115,10 @@ class FlatExchange(GradientExchange):
         peers.progress.exchanges += 1
         for number, array in enumerate(flats):
             flat = array if array.flags.writeable else array.copy()
-            announced = self.sum(number, flat, batch.announcement)
-            self._count_time()
-            self.settle(flat, announced, batch, dense=())  # this rank's own are finite, or `announced` says it
+            for bounds in cuts(flat.size, flat.itemsize):  # as ranks without a GPU do
+                announced = self.sum(number, flat[bounds], batch.announcement)
+                self._count_time()
+                self.settle(flat[bounds], announced, batch, dense=())  # its own are finite, or `announced` says it
             sums.append(flat)
         return sums
 

@@ -93,7 +93,7 @@ class OverlappedExchange(GradientExchange):
             self._reused.append((Layout(arrays[0].dtype, arrays), Buffers()))
         layout, buffers = self._reused[number]
         flat = buffers.take(layout.dtype, layout.size)
-        layout.fill(flat, arrays, self._batch.weight)
+        layout.single_section.fill(flat, arrays, self._batch.weight)
         self._in_flight.append((flat, layout, arrays))
         self._buckets.submit(functools.partial(self.sum, number, flat, self._batch.announcement))
         return _SUBMITTED
@@ -110,7 +110,7 @@ class OverlappedExchange(GradientExchange):
         for (flat, layout, arrays), announcements in zip(in_flight, announced):
             self.settle(flat, announcements, self._batch, arrays)
             reduced: list[Any] = [None] * len(arrays)
-            layout.scatter(flat, arrays, reduced)
+            layout.single_section.scatter(flat, arrays, reduced)
             result += reduced
         return result
 

@@ -113,7 +113,7 @@ class ShardedExchange(GradientExchange):
         self._is_sum_finite, self._flats = True, self._take_flats()
         announcement = batch.announcement
         for shard, flat in zip(self._shards, self._flats):
-            shard.layout.fill(flat, dense, batch.weight)
+            shard.layout.single_section.fill(flat, dense, batch.weight)
             if self._check_finite and not is_finite(flat):
                 announcement = announcement._replace(flags=announcement.flags | NOT_FINITE)
         for shard, flat in zip(self._shards, self._flats):

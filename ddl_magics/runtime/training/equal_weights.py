@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from ..collectives.announcement import EPOCH
 from ..gradients import reduce
-from ..keras_types import Variable
+from ..keras_types import Variable, array_of
 from ..rank.rank import Rank
 
 _APART = (
@@ -66,5 +66,5 @@ class EqualWeights:
 
 
 def _sample(variable: Variable) -> np.ndarray:
-    values = np.asarray(variable).reshape(-1)
+    values = array_of(variable).reshape(-1)
     return np.asarray(values[:: len(values) // _MOST_VALUES + 1], np.float64)

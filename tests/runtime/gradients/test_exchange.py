@@ -1,6 +1,7 @@
 """The exchange of gradients between ranks that are threads here. Training on it: tests/equality."""
 
 import functools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from support.rings import ThreadRing, rank_on
 
 from ddl_magics.runtime.collectives import buckets, compression
 from ddl_magics.runtime.collectives.announcement import Diverged
+from ddl_magics.runtime.collectives.collective import SingleRank
 from ddl_magics.runtime.gradients import exchange, overlap
 from ddl_magics.runtime.gradients.batch import LocalShare, Share
 from ddl_magics.runtime.gradients.exchange import FINGERPRINT_EVERY, FIRST_FINGERPRINTS, GradientExchange
@@ -97,8 +99,16 @@ def assert_means(answers, gradients, rows=ROWS, bound=1e-6):
             np.testing.assert_array_equal(found, answers[0][[found is each for each in answer].index(True)])
 
 
+@pytest.fixture(params=[False, True], ids=["whole", "in parts"])
+def in_parts(request, monkeypatch):
+    """Whether buffers are summed in parts, of 64 bytes, whose bounds are within arrays."""
+    if request.param:
+        monkeypatch.setattr(exchange, "SECTION_BYTES", 64)
+    return request.param
+
+
 @pytest.mark.parametrize("make", [in_one_buffer, in_buckets, on_a_gpu])
-def test_the_sum_is_the_gradient_of_the_mean_over_all_rows(ring, make, monkeypatch):
+def test_the_sum_is_the_gradient_of_the_mean_over_all_rows(ring, make, in_parts, monkeypatch):
     """Step after step; each rank has the same bits."""
     monkeypatch.setattr(buckets, "MIN_BUCKET_BYTES", 16)  # several buckets
     ranks = Ranks(ring, make)
@@ -159,8 +169,8 @@ def test_slices_alone_are_exchanged_too(ring):
 
 @pytest.mark.parametrize("make", [in_one_buffer, in_buckets, on_a_gpu])
 @pytest.mark.parametrize("infinite", [np.nan, np.inf])
-def test_ranks_whose_gradient_is_no_number_are_named_to_all(ring, make, infinite):
-    bad = [[tf.constant([1.0, infinite if rank else 1.0])] for rank in range(3)]
+def test_ranks_whose_gradient_is_no_number_are_named_to_all(ring, make, in_parts, infinite):
+    bad = [[tf.constant([1.0] * 20 + [infinite if rank else 1.0])] for rank in range(3)]
     for rows, named, first in (((1, 1, 1), "ranks 1, 2", 1), (ROWS, "rank 2", 2)):
         for error in Ranks(ring, make).step(bad, cut(rows)):
             assert isinstance(error, NotANumber) and error.rank == first
@@ -228,11 +238,57 @@ def test_arrays_in_a_buffer_are_aligned():
     """TensorFlow then takes them over as they are."""
     layout = exchange.Layout(np.dtype("float32"), [np.ones(3, "float32"), np.ones(2), np.ones(5, "float32")])
     flat, result = np.empty(layout.size, "float32"), [None] * 3
-    layout.fill(flat, [np.ones(3, "float32"), np.ones(2), np.full(5, 2, "float32")], 0.5)
-    layout.scatter(flat, [np.ones(3), None, np.ones(5)], result)
+    layout.single_section.fill(flat, [np.ones(3, "float32"), np.ones(2), np.full(5, 2, "float32")], 0.5)
+    layout.single_section.scatter(flat, [np.ones(3), None, np.ones(5)], result)
     assert result[1] is None and result[0].tolist() == [0.5] * 3 and result[2].tolist() == [1.0] * 5
     apart = result[2].ctypes.data - result[0].ctypes.data
     assert apart == ALIGNMENT_BYTES and flat.sum() == 6.5
+
+
+def test_sums_in_parts_change_nothing_else(monkeypatch):
+    """They are put where the gradients are: not where these are variables, constants, one tensor, or read by others."""
+    monkeypatch.setattr(exchange, "SECTION_BYTES", 1 << 10)
+    monkeypatch.setattr(GradientExchange, "sum", add_one)
+    rank = rank_on(SingleRank())
+    exchanges, variable = in_one_buffer(rank), tf.Variable(tf.range(1000.0))
+
+    @tf.function
+    def step(x):
+        squared = x * x
+        gradients = [variable.read_value(), tf.ones([1000]), squared, squared, x * x, x, tf.zeros([0, 3])]
+        return exchanges(gradients, local((1,))[0]), squared
+
+    x = tf.range(1000.0)
+    for _ in range(2):
+        after, squared = step(x)
+        expected = [x, tf.ones([1000]), squared, squared, squared, x]
+        np.testing.assert_array_equal(after[:-1], np.stack(expected) + 1)
+        np.testing.assert_array_equal(squared, np.arange(1000.0) ** 2)
+        np.testing.assert_array_equal(variable, np.arange(1000.0))
+
+
+def add_one(self, number, flat, announcement):
+    """In place of the sum over ranks."""
+    flat += 1
+    return [announcement]
+
+
+def test_a_sum_takes_no_more_memory_than_a_part(monkeypatch):
+    monkeypatch.setattr(exchange, "SECTION_BYTES", 1 << 20)
+    exchanges = in_one_buffer(rank_on(SingleRank()))
+
+    @tf.function
+    def step(x):
+        return exchanges([x * number for number in (2.0, 3.0, 4.0)], local((1,))[0])
+
+    step(tf.ones([1 << 20]))
+    tracemalloc.start()
+    try:
+        after = step(tf.ones([1 << 20]))
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 2 << 20 and [float(each[-1]) for each in after] == [2, 3, 4]
 
 
 @pytest.mark.parametrize("method", ["bf16", "topk:0.1"])

@@ -36,7 +36,7 @@ def test_buffers_are_those_of_ranks_without_a_gpu():
     assert finite.numpy()
     for layout, flat in zip(layouts_of_arrays(arrays), flats, strict=True):
         expected = np.empty(layout.size, layout.dtype)
-        layout.fill(expected, arrays, 3 / 12)
+        layout.single_section.fill(expected, arrays, 3 / 12)
         np.testing.assert_array_equal(flat.numpy(), expected)
 
 
@@ -75,12 +75,13 @@ def test_it_is_for_dense_gradients_on_a_gpu_of_batches_that_are_shared():
 
 CELL = (
     comparison.AS_ON_GPU
+    + comparison.IN_PARTS
     + """
 import keras
 import numpy as np
 
-def weights(on_gpu, policy="float32"):
-    _flat.ALWAYS = on_gpu
+def weights(on_gpu, policy="float32", part_bytes=1 << 20):
+    _flat.ALWAYS, _exchange.SECTION_BYTES = on_gpu, part_bytes
     keras.mixed_precision.set_global_policy(policy)
     keras.utils.set_random_seed(1)
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
@@ -92,6 +93,7 @@ def weights(on_gpu, policy="float32"):
 half = "mixed_float16"
 {
     "plain": weights(False), "flat": weights(True), "of one rank": weights(ddl.rank == 0),
+    "of one rank, in parts": weights(ddl.rank == 0, part_bytes=64), "in parts": weights(True, part_bytes=64),
     "plain half": weights(False, half), "flat half": weights(True, half),
 }
 """
@@ -103,6 +105,8 @@ def test_one_rank_may_have_no_gpu_and_a_loss_may_be_scaled(rank_pool):
     for ours, plain, bound in (
         ("flat", "plain", 1e-6),
         ("of one rank", "plain", 1e-6),
+        ("of one rank, in parts", "plain", 1e-6),
+        ("in parts", "plain", 1e-6),
         ("flat half", "plain half", 2e-3),
     ):
         (kind, *found), (same_kind, *expected) = learned[ours], learned[plain]
