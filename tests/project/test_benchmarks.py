@@ -126,7 +126,7 @@ def test_the_bound_of_a_step_between_hosts():
 
 def test_costs_are_those_of_neighbouring_blocks():
     block = telemetry_cost.Block
-    on, off = [block(11.0, 20.0), block(10.0, 22.0)], [block(10.0, 20.0), block(20.0, 20.0)]
+    on, off = [block(11.0, 20.0, 0.1), block(10.0, 22.0, 0.1)], [block(10.0, 20.0, 0.0), block(20.0, 20.0, 0.0)]
     assert telemetry_cost.costs(on, off, "time") == pytest.approx([10.0, -50.0])
     assert telemetry_cost.costs(on, off, "cpu") == pytest.approx([0.0, 10.0])
 
