@@ -16,6 +16,7 @@ from ddl_magics.options.redaction import as_word, safely_quoted
 from ddl_magics.options.table import BY_FLAG, DEFAULT_RULE, FORMER_FLAGS, OPTIONS
 from ddl_magics.runtime.parameter_server import update_rules
 from ddl_magics.runtime.run_spec import RunSpec
+from ddl_magics.runtime.strategies import ELASTIC
 
 
 def _unknown(typed: str) -> UsageError:
@@ -54,12 +55,16 @@ def make_spec(typed: Mapping[str, Any], configured: Mapping[str, Any] | None = N
     values.update({name: value for name, value in (configured or {}).items() if value is not None})
     for name, value in typed.items():  # settings of %config stay, but for those that the line names as well
         values[name] = {**values[name], **value} if isinstance(value, dict) and values.get(name) else value
+    if isinstance(values["workers"], tuple):
+        values["least_workers"], values["workers"] = values["workers"]
     if "trials" in typed:
         _prepare_search(values, {*typed, *(configured or {})})
     if values["strategy"] == "single":
         if typed.get("workers", 1) != 1:
             raise UsageError("--strategy single is one worker: leave --workers out, or use --strategy allreduce.")
         values["workers"] = 1
+    if values.get("least_workers") is not None:
+        _check_elastic(values)
     values["rule"] = _rule_for(values["strategy"], typed.get("rule"), values.get("rule"))
     for option in OPTIONS:
         problem = _misuse(option, values) if option.name in values else None
@@ -85,6 +90,15 @@ def _prepare_search(values: dict[str, Any], user_fields: Collection[str]) -> Non
         values["workers"] = 1
     if values["workers"] == 1 and "strategy" not in user_fields:
         values["strategy"] = "single"
+
+
+def _check_elastic(values: Mapping[str, Any]) -> None:
+    """UsageError where a run of these values cannot have MIN..MAX workers."""
+    bounds = f"--workers {values['least_workers']}..{values['workers']}"
+    if values["strategy"] not in ELASTIC:
+        raise UsageError(f"{bounds} applies only to --strategy {' or '.join(ELASTIC)}: name one number of workers.")
+    if "trials" in values:
+        raise UsageError(f"{bounds} is for one training, not for the trials of a search: name one number of workers.")
 
 
 def _misuse(option: Option, values: Mapping[str, Any]) -> str | None:

@@ -32,6 +32,7 @@ from ddl_magics.options.values import (
     read_transform,
     read_uri,
     read_validation,
+    read_workers,
 )
 from ddl_magics.runtime.driver.run_result import ATTEMPTS
 from ddl_magics.runtime.parameter_server import rule_spec, update_rules
@@ -92,9 +93,11 @@ _TRAINING = (
     ),
     Option(
         "--workers",
-        "Number of training processes of a run; 1 for each trial of a search, where it is not given.",
-        read_count,
-        metavar="N",
+        "Number of training processes of a run; 1 for each trial of a search, where it is not given. With MIN..MAX, a "
+        "run begins with those of MAX that there are, MIN at least. After the death of a worker it continues from its "
+        "last checkpoint with those that there are then.",
+        read_workers,
+        metavar="N|MIN..MAX",
         default=RunSpec.workers,
     ),
     Option(

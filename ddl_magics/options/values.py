@@ -48,6 +48,20 @@ read_horizon = _whole_number(r"[0-9]{1,15}", "a whole number, 0 or above")
 read_seed = _whole_number(r"0*[0-9]{1,10}", f"a whole number from 0 to {SEED_LIMIT - 1}", range(SEED_LIMIT))
 
 
+def read_workers(text: str) -> int | tuple[int, int]:
+    """N, or of MIN..MAX both."""
+    least, dots, most = text.partition("..")
+    if not dots:
+        return int(read_count(text))
+    try:
+        bounds = read_count(least), read_count(most)
+    except ValueError:
+        bounds = 1, 0
+    if bounds[0] > bounds[1]:
+        raise ValueError("a whole number above 0, or MIN..MAX such as 2..4")
+    return bounds
+
+
 def read_counts(text: str) -> tuple[int, ...]:
     """Different counts in ascending order."""
     try:

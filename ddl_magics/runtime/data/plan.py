@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any, Mapping
 
 import numpy as np
@@ -80,6 +81,12 @@ class DataPlan:
                     "--validation %s: give a fraction between 0 and 1, or the name of a DataFrame" % validation
                 )
             self.fraction = float(validation)
+
+    def of_size(self, workers: int) -> DataPlan:
+        """The plan for another number of workers."""
+        plan = copy.copy(self)
+        plan.size = workers
+        return plan
 
     @property
     def frames(self) -> list[DataFrame]:

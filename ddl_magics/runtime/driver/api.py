@@ -135,7 +135,7 @@ def _session(namespace: Mapping[str, Any]) -> SparkSession | None:
 
 def _slot_problem(sc: SparkContext, spec: RunSpec) -> str | None:
     """Why the session cannot give the run its slots, in one line, or None."""
-    workers = spec.ranks
+    workers = min(spec.ranks, spec.least)
     problem: str | None = gpus.problem(sc, spec.gpus)
     if problem:
         return problem
@@ -157,14 +157,14 @@ def _slot_problem(sc: SparkContext, spec: RunSpec) -> str | None:
 
 def _check_data(
     spec: RunSpec, frames: Mapping[str, Any], source: sources.FileSource | None
-) -> Callable[[SparkContext, str], feed.Feed] | None:
+) -> Callable[[SparkContext, str, int], feed.Feed] | None:
     """Check --data as far as no rows are needed for it. Returns a function that makes the data, or None without it."""
     name = spec.data
     if not name:
         return None
     plan = DataPlan(name, spec, frames, "" if source is None else source.code)
     files = file_feed.listed(source, spec, plan)
-    return lambda sc, group: file_feed.prepare(sc, plan, group, files)
+    return lambda sc, group, workers: file_feed.prepare(sc, plan.of_size(workers), group, files)
 
 
 def cache(request: str) -> str:

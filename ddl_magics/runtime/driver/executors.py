@@ -11,6 +11,8 @@ from ..spark import allocation, session_end, slots, yarn
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+#: With MIN..MAX workers: once MIN have slots, those beyond may take so long.
+GROW_SECONDS = 10.0
 #: Executors that the session's settings promise may take this long to start, and to be replaced when they died.
 EXECUTORS_SECONDS = 120.0
 LOOK_SECONDS = 1.0
@@ -22,12 +24,13 @@ LOST_SECONDS = 10.0
 
 def wait_for_slots(
     sc: SparkContext,
-    workers: int,
+    least: int,
+    most: int,
     gpus: int | None,
     report: Callable[[int, str | None], None],
     stopped: Callable[[float], bool],
-) -> str | None:
-    """Wait until `workers` slots are there.
+) -> int | str:
+    """Wait until `most` slots are there, or `least` and nothing more in `GROW_SECONDS`.
 
     gpus: GPUs of each slot. report(ready, why): called when the number of slots has changed and is too low, and once
     more with what the cluster manager says of that, if it says anything.
@@ -37,26 +40,31 @@ def wait_for_slots(
 
     An executor that is lost for `LOST_SECONDS` is replaced.
 
-    Returns None, or in one line why the slots are not there; at once if the session has ended.
+    Returns how many there are, `most` at most, or in one line why there are not enough; at once if the session has
+    ended.
     """
     ended = session_end.why_ended(sc)
-    if ended is not None or slots.dynamic_allocation(sc):
+    if ended is not None:
         return ended
+    if slots.dynamic_allocation(sc):
+        return most
     try:
         allocation.acquire(sc)
     except allocation.CannotChange as error:
         return str(error)
-    began = time.monotonic()
+    began = changed_at = time.monotonic()
     reported, explained, lost = None, False, _Lost(sc)
     while True:
         available = slots.registered_slots(sc, gpus)
-        if available >= workers:
-            return None
+        if available >= most:
+            return most
         if available != reported:
-            reported = available
+            reported, changed_at = available, time.monotonic()
             report(available, None)
+        if available >= least and time.monotonic() - changed_at >= GROW_SECONDS:
+            return available
         if stopped(LOOK_SECONDS):
-            return None
+            return available
         ended = session_end.why_ended(sc)
         if ended is not None:
             return ended
@@ -68,7 +76,7 @@ def wait_for_slots(
             if why is not None:
                 report(available, why)
         if seconds > EXECUTORS_SECONDS:
-            return too_few(sc, available, workers, EXECUTORS_SECONDS)
+            return too_few(sc, available, least, EXECUTORS_SECONDS)
 
 
 def too_few(sc: SparkContext, available: int, workers: int, seconds: float) -> str:

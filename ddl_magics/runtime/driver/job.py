@@ -50,18 +50,19 @@ class Job:
         sc: SparkContext,
         spec: RunSpec,
         packed: bytes,
-        prepare: Callable[[SparkContext, str], Feed] | None,
+        prepare: Callable[[SparkContext, str, int], Feed] | None,
         resumed: Iterable[checkpoint_files.CheckpointSource] = (),
         cell_files: bytes = b"",
         environment: Mapping[str, Any] | None = None,
     ) -> None:
-        """packed: `names.pack`'s bytes. cell_files: a zip of the files of --files, or nothing. prepare(sc, job group):
-        makes the data of --data; None without it. environment: the fields of the job's event of that kind, or None.
+        """packed: `names.pack`'s bytes. cell_files: a zip of the files of --files, or nothing. prepare(sc, job group,
+        workers): makes the data of --data; None without it. environment: the fields of the job's event of that kind, or
+        None.
 
         resumed: the checkpoints of another run from which this one continues. NoCheckpoint, which is a ValueError,
         where one cannot be read.
         """
-        self.spec, self.workers = spec, spec.ranks
+        self.spec, self.workers = spec, spec.ranks  # of the attempt in progress
         self.journal = Journal(spec.run)
         self.files = RunFiles(spec, self.journal)
         self._sc, self._packed, self._cell_files = sc, packed, cell_files
@@ -116,7 +117,7 @@ class Job:
     # -- the run's thread
 
     def _run_to_end(self) -> None:
-        self.journal.enter(events.PREFLIGHT, "looking for %s" % counted(self.workers, "slot"))
+        self.journal.enter(events.PREFLIGHT, "looking for %s" % _slots(self.spec))
         try:
             with contextlib.ExitStack() as cleanup:
                 result = self._train(cleanup)
@@ -153,7 +154,6 @@ class Job:
         except ValueError as error:
             return run_result.failed_job("error", str(error))
         cleanup.callback(self._rows.close)
-        self._rows.distribute()
         context = self._context(credentials, cleanup)
         identity = wire.Identity("driver", -1, 0)
         listener = wire.Listener(self._network.bind_host, credentials, identity, self._admit, self._accept)
@@ -161,14 +161,16 @@ class Job:
         broadcast_payload = self._sc.broadcast(self._broadcast_payload())
         cleanup.callback(best_effort, broadcast_payload.destroy)
         config = JobConfig(
-            spec=replace(self.spec, conf={}, mlflow=None),  # which may have secrets, and no rank reads them
+            spec=replace(self._spec_of_attempt, conf={}, mlflow=None),  # which may have secrets, and no rank reads them
             credentials=credentials,
             driver=(self._network.host, listener.address[1]),
             spark=self._sc.version,
             executor_cores=slots.executor_cores(self._sc),
         )
-        message = "Spark is starting %s" % counted(self.workers, "task")
+        message, resumed_at = "Spark is starting %s" % counted(self.workers, "task"), None
         while True:
+            self._rows.distribute(self.workers)
+            config = replace(config, spec=replace(config.spec, workers=self.workers))
             result = self._try(context, message, broadcast_payload, config)
             if result.failure is not None and result.failure.kind == UNCACHED:
                 if self._stop_reason is not None:
@@ -181,16 +183,21 @@ class Job:
                 continue
             if result.death is None or self._stop_reason is not None:
                 return result
+            position = checkpoint_files.resume_point(self.checkpoints.files())
+            if self.spec.least_workers is not None and position != resumed_at:
+                self._attempts += 1  # workers come and go: an attempt that has got further does not count
+            resumed_at = position
             if self.journal.attempt >= self._attempts or self.spec.strategy in RESTARTED_ALONE:
                 suffix = "; it was attempt %d of %d" % (self._attempts, self._attempts)
                 return result.with_suffix(suffix) if self._attempts > 1 else result
             self.journal.attempt += 1
-            position = checkpoint_files.resume_point(self.checkpoints.files())
             number = "attempt %d of %d" % (self.journal.attempt, self._attempts)
             message = "%s: %s; continues %s" % (number, result.death, position)
             early = self._wait_for_executors(message)
             if early is not None:
                 return early if early.state == events.STOPPED else result.with_suffix("; then " + early.message)
+            if self.spec.least_workers is not None:
+                message += " with %s" % counted(self.workers, "worker")
 
     def _context(self, credentials: wire.Credentials, cleanup: contextlib.ExitStack) -> RunContext:
         """What the attempts share. cleanup: ends the parameter servers."""
@@ -218,7 +225,7 @@ class Job:
         """Make an attempt. message: of the state that it begins with."""
         group = "%s attempt %d" % (self._group, self.journal.attempt)
         rows = self._rows
-        jobs = RankJobs(self._sc, self.spec, group, rows.partitions(), rows.dealt_again, broadcast_payload)
+        jobs = RankJobs(self._sc, self._spec_of_attempt, group, rows.partitions(), rows.dealt_again, broadcast_payload)
         with self._changed:
             if self._stop_reason is not None:
                 return self._stopped_early()
@@ -236,17 +243,28 @@ class Job:
         return attempt.explain(result)
 
     def _wait_for_executors(self, reason: str = "") -> RunResult | None:
-        """Wait for the slots. None when they are there, else the run's result. reason: why they are needed again."""
+        """Wait for the slots. None when they are there, else the run's result. reason: why they are needed again.
+
+        With MIN..MAX workers, `workers` is how many the attempt has.
+        """
+        least, most = min(self.spec.least, self.spec.ranks), self.spec.ranks
 
         def report(available: int, why: str | None) -> None:
-            count = "%d of %s" % (available, counted(self.workers, "slot"))
+            count = "%d of %s" % (available, _slots(self.spec))
             message = "; ".join(filter(None, (reason, count, why)))
-            self.journal.enter(events.WAITING, message, ready=available, needed=self.workers)
+            self.journal.enter(events.WAITING, message, ready=available, needed=least)
 
-        problem = executors.wait_for_slots(self._sc, self.workers, self.spec.gpus, report, self._wait_for_stop)
+        found = executors.wait_for_slots(self._sc, least, most, self.spec.gpus, report, self._wait_for_stop)
         if self._stop_reason is not None:
             return self._stopped_early()
-        return None if problem is None else run_result.failed_job("spark", problem)
+        if isinstance(found, str):
+            return run_result.failed_job("spark", found)
+        self.workers = found
+        return None
+
+    @property
+    def _spec_of_attempt(self) -> RunSpec:
+        return replace(self.spec, workers=self.workers)
 
     def _wait_for_stop(self, seconds: float) -> bool:
         """Wait at most so long. Whether a stop was asked for, also by --timeout."""
@@ -290,3 +308,10 @@ class Job:
             channel.close(0)
         else:
             attempt.accept(channel)
+
+
+def _slots(spec: RunSpec) -> str:
+    """The slots that a run asks for, for people."""
+    if spec.least_workers is None:
+        return counted(spec.ranks, "slot")
+    return "%d to %s" % (spec.least, counted(spec.workers, "slot"))

@@ -34,11 +34,12 @@ class RankRows:
         sc: SparkContext,
         spec: RunSpec,
         group: str,
-        prepare: Callable[[SparkContext, str], Feed] | None,
+        prepare: Callable[[SparkContext, str, int], Feed] | None,
         journal: Journal,
     ) -> None:
-        """group: of the Spark jobs. prepare(sc, group): makes the feed; None without --data."""
+        """group: of the Spark jobs. prepare(sc, group, workers): makes the feed; None without --data."""
         self._sc, self._spec, self._group, self._journal = sc, spec, group, journal
+        self._workers = spec.ranks
         self._prepare = prepare
         self._floatx = process_settings.floatx(spec.cell)
         self._feed: Feed | None = None
@@ -49,14 +50,16 @@ class RankRows:
     def inputs(self) -> Inputs | None:
         return None if self._feed is None else self._feed.inputs
 
-    def distribute(self) -> None:
-        """Make the feed."""
-        if self._prepare is None:
+    def distribute(self, workers: int) -> None:
+        """Make the feed for so many workers, if it is not theirs."""
+        is_theirs = self._feed is not None and self._workers == workers
+        self._workers = workers
+        if self._prepare is None or is_theirs:
             return
-        workers = counted(self._spec.ranks, "worker")
-        self._journal.enter(events.PREFLIGHT, "distributing the rows of %s to %s" % (self._spec.data, workers))
+        text = "distributing the rows of %s to %s" % (self._spec.data, counted(workers, "worker"))
+        self._journal.enter(events.PREFLIGHT, text)
         with self._watched(events.PREFLIGHT, self._group, "preparing"):
-            feed = self._feed = self._prepare(self._sc, self._group)
+            feed = self._feed = self._prepare(self._sc, self._group, workers)
         self._feeds.append(feed)
         for notice in feed.notices + self._about_losses(feed):
             self._journal.notice("info", notice)
@@ -86,7 +89,7 @@ class RankRows:
 
     def note_reading(self, event: events.Reading) -> None:
         """Rank 0 has read so many of its rows of files. The others read as many, at the same time."""
-        before, workers = (events.RUNNING, events.WAITING), self._spec.ranks
+        before, workers = (events.RUNNING, events.WAITING), self._workers
         if event.rows >= event.of:
             self._journal.enter_from(before, events.RUNNING, "running on %s" % counted(workers, "worker"))
             return
@@ -96,7 +99,7 @@ class RankRows:
     def partitions(self) -> RDD[Any]:
         """An RDD with a partition for each rank, with its rows."""
         if self._feed is None:
-            return self._sc.parallelize(range(self._spec.ranks), self._spec.ranks)
+            return self._sc.parallelize(range(self._workers), self._workers)
         rdd: RDD[Any] = self._feed.rdd
         return rdd
 

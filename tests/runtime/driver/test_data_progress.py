@@ -103,8 +103,8 @@ def test_what_floatx_loses_is_said_before_training(monkeypatch, floatx, rounded,
 
     def distributed(table):
         journal = Journal("r")
-        make = lambda sc, group: prepare(LocalSpark(), table, options, {"df": table})  # noqa: E731
-        RankRows(None, options, "group", make, journal).distribute()
+        make = lambda sc, group, workers: prepare(LocalSpark(), table, options, {"df": table})  # noqa: E731
+        RankRows(None, options, "group", make, journal).distribute(1)
         return [event["message"] for event in journal.log.all_events() if event["kind"] == "notice"]
 
     said = [message.partition("--data df: ")[2] for message in distributed(frame)]

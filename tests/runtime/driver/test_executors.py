@@ -36,27 +36,47 @@ class Spark:
         self.replaced.append((self.now, lost))
         self.ready = [2]
 
-    def wait(self, workers=2, stop_at=float("inf")):
+    def wait(self, workers=2, stop_at=float("inf"), least=None):
         def stopped(seconds):
             self.now += seconds
             return self.now >= stop_at
 
-        return executors.wait_for_slots(SimpleNamespace(master="yarn"), workers, None, self._report, stopped)
+        sc = SimpleNamespace(master="yarn")
+        return executors.wait_for_slots(sc, least or workers, workers, None, self._report, stopped)
 
 
 def test_slots_that_are_there_need_no_wait(monkeypatch):
     spark = Spark(monkeypatch, 2)
-    assert spark.wait() is None and (spark.now, spark.reported) == (0.0, [])
+    assert spark.wait() == 2 and (spark.now, spark.reported) == (0.0, [])
 
 
 def test_each_number_of_slots_is_reported_once(monkeypatch):
     spark = Spark(monkeypatch, 0, 0, 1, 1, 1, 3)
-    assert spark.wait() is None and spark.reported == [0, 1]
+    assert spark.wait() == 2 and spark.reported == [0, 1]
 
 
 def test_a_stop_ends_the_wait(monkeypatch):
     spark = Spark(monkeypatch, 1)
-    assert spark.wait(stop_at=3.0) is None and spark.now == 3.0
+    assert spark.wait(stop_at=3.0) == 1 and spark.now == 3.0
+
+
+@pytest.mark.parametrize(
+    ("ready", "count", "seconds"),
+    [
+        ([1], 1, 10),  # MIN are there, and no other comes
+        ([0, 0, 0, 2], 2, 13),
+        ([1] * 5 + [2], 2, 15),  # one more comes within the time
+        ([1] * 5 + [4], 3, 5),  # MAX are there
+        ([3], 3, 0),
+    ],
+)
+def test_beyond_the_least_number_slots_are_waited_for_shortly(monkeypatch, ready, count, seconds):
+    spark = Spark(monkeypatch, *ready)
+    assert (spark.wait(workers=3, least=1), spark.now) == (count, seconds)
+
+
+def test_fewer_than_the_least_number_are_too_few(monkeypatch):
+    assert Spark(monkeypatch, 1).wait(workers=4, least=2).startswith("1 of 2 slots after 120 s: ask for fewer")
 
 
 @pytest.mark.parametrize("seconds", [0.0, 3.0])
@@ -66,7 +86,7 @@ def test_the_end_of_the_session_is_the_end_of_the_wait(monkeypatch, seconds, dyn
     spark.ends_at = seconds
     monkeypatch.setattr(executors.slots, "dynamic_allocation", lambda sc: dynamic)
     if seconds and dynamic:  # nothing is waited for
-        assert spark.wait() is None
+        assert spark.wait() == 2
     else:
         assert spark.wait() == "killed: begin another" and spark.now == seconds
 
@@ -97,14 +117,14 @@ def test_an_executor_that_stays_lost_is_replaced_once(monkeypatch):
     """YARN tells after ten minutes why, where a host is gone; until then Spark starts none in its place."""
     spark = Spark(monkeypatch, 1)
     spark.lost = ["2"]
-    assert spark.wait() is None
+    assert spark.wait() == 2
     assert spark.replaced == [(executors.LOST_SECONDS + 1, ["2"])]
 
 
 def test_an_executor_whose_loss_is_explained_is_left_to_spark(monkeypatch):
     spark = Spark(monkeypatch, *[1] * 12, 2)
     monkeypatch.setattr(executors.slots, "lost", lambda sc: ["2"] if spark.now < 8 else [])
-    assert spark.wait() is None and spark.replaced == []
+    assert spark.wait() == 2 and spark.replaced == []
 
 
 def test_a_cluster_that_replaces_no_executor_is_told_at_the_end_of_the_wait(monkeypatch):

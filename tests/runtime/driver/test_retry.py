@@ -1,12 +1,16 @@
 """A worker that is killed costs the time since the last checkpoint: the run ends as if nothing had happened."""
 
 import functools
+import importlib
 import os
 import signal
 
 import numpy as np
 import pytest
 from support import launch, processes
+from support.until import until
+
+from ddl_magics.runtime.spark import slots
 
 BOUND_SECONDS = 60.0
 
@@ -166,6 +170,55 @@ def test_each_row_is_used_once_an_epoch_and_the_best_file_stays_after_a_kill_in_
     assert any(text.startswith("attempt 2 of 2: rank 1 on ") for text in beginnings(ended))
     assert ended.result == [[-sum(RATES)] * ROWS, [-sum(RATES[:3])] * ROWS]
     assert ended.logged("loaded") == [-sum(RATES[:3]) * ROWS] * 2, "each rank finds it"
+
+
+@pytest.fixture
+def no_growth(monkeypatch):
+    """A run with MIN..MAX workers goes on at once with those that are there."""
+    package = launch.load_driver().__package__
+    monkeypatch.setattr(importlib.import_module(package + ".executors"), "GROW_SECONDS", 0.0)
+
+
+def wait_for_both(spark):
+    """The Spark, once it has two executors."""
+    until(lambda: slots.registered_slots(spark.sparkContext) == 2)
+    return spark
+
+
+def workers_of(ended):
+    """How many workers each attempt had."""
+    attempts = {event["attempt"] for event in ended.of_kind("steps")}
+    return [len({e["rank"] for e in ended.of_kind("steps") if e["attempt"] == number}) for number in sorted(attempts)]
+
+
+def test_a_run_goes_on_with_fewer_workers_and_with_more_when_they_have_come(spark_cluster, no_growth):
+    spark = wait_for_both(spark_cluster(2))
+    run = launch.start(spark, cell(), least_workers=1)
+    kill_in_epoch(run, 1, rank=1, which=processes.executor_of)
+    run.until(lambda run: any(e["attempt"] == 2 for e in run.of_kind("steps")), 60)
+    wait_for_both(spark)
+    os.kill(run.pid(0), signal.SIGKILL)
+    ended = run.finished(BOUND_SECONDS)
+    assert workers_of(ended) == [2, 1, 2]
+    _, second, third = beginnings(ended)
+    assert second.endswith(" with 1 worker") and third.endswith(" with 2 workers")
+    _, history, weights = undisturbed(spark)
+    for name, values in history.items():
+        np.testing.assert_allclose(ended.history[name], values, rtol=1e-9)
+    for mine, theirs in zip(launch.weights(ended.run), weights, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9)
+
+
+def test_rows_of_data_are_dealt_to_the_workers_that_are_left(spark_cluster, no_growth):
+    spark = wait_for_both(spark_cluster(2))
+    frame = spark.range(ROWS).selectExpr("id row", "0.0 y")
+    data = {"data": "df", "features": ["row"], "label": "y", "batch_size": 16}
+    run = launch.start(spark, COUNTED, {"df": frame}, **data, least_workers=1)
+    run.until(lambda run: any(e["epoch"] == 3 for e in run.of_kind("steps")), 150)
+    os.kill(processes.executor_of(run.pid(1)), signal.SIGKILL)
+    ended = run.finished(150)
+    assert workers_of(ended) == [2, 1]
+    assert ended.result == [[-sum(RATES)] * ROWS, [-sum(RATES[:3])] * ROWS]
 
 
 @pytest.mark.slow
