@@ -118,7 +118,7 @@ class EmbeddedCluster(Cluster):
         if problem:
             return Refused("spark", problem)
         status = self.status()
-        if isinstance(status, Ready) and spec.least > status.slots and not self.grows(spec):
+        if isinstance(status, Ready) and spec.min_slots > status.slots and not self.grows(spec):
             return self._too_many(spec, session, status.slots)
         return None
 
@@ -137,7 +137,7 @@ class EmbeddedCluster(Cluster):
             remedy = "restart the kernel, so that the embedded Spark is created for this cell"
         return Refused(
             "slots",
-            f"{spec.least} workers do not fit into {counted(slots, 'slot')}: ask for fewer with --workers {slots}, "
+            f"{spec.min_slots} workers do not fit into {counted(slots, 'slot')}: ask for fewer with --workers {slots}, "
             f"or {remedy}.",
         )
 
@@ -170,7 +170,7 @@ class EmbeddedCluster(Cluster):
 
     def spark(self, spec: RunSpec) -> Any:
         with self._starting:
-            if self._is_ours() and spec.least > self._created.sparkContext.defaultParallelism and self.grows(spec):
+            if self._is_ours() and spec.min_slots > self._created.sparkContext.defaultParallelism and self.grows(spec):
                 self._restart(spec.workers)
             if self._session() is None:
                 self._conf = dict(spec.conf)

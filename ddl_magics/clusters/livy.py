@@ -132,10 +132,10 @@ class LivyCluster(Cluster):
             except (ConnectionError, TimeoutError, ProcessLookupError) as error:
                 return Refused("spark", f"{self.name} cannot be used: {error}")
         slots = int((self._details or {}).get("slots", 0))
-        if spec.least > slots:
+        if spec.min_slots > slots:
             return Refused(
                 "slots",
-                f"{spec.least} workers do not fit into the {counted(slots, 'slot')} of {self.name}: ask for fewer "
+                f"{spec.min_slots} workers do not fit into the {counted(slots, 'slot')} of {self.name}: ask for fewer "
                 f"with --workers {max(1, slots)}, or for a session with more executors or cores.",
             )
         return None

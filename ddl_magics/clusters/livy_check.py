@@ -145,8 +145,8 @@ def _executors(details: Mapping[str, Any]) -> str:
 def _allocation(details: Mapping[str, Any]) -> str:
     if details.get("dynamic_allocation"):
         return (
-            "dynamic, with which --strategy allreduce is refused: set spark.dynamicAllocation.enabled=false, "
-            "or use --strategy ps"
+            "dynamic, with which --strategy allreduce needs --workers MIN..MAX: use that or --strategy ps, or set "
+            "spark.dynamicAllocation.enabled=false"
         )
     return "fixed, as --strategy allreduce requires"
 

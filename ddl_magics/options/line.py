@@ -24,7 +24,7 @@ def cell_of(spec: RunSpec, name: str = "") -> str:
     """
     words = ["%%distributed", *(["--name", name] if name else [])]
     for option in OPTIONS:
-        value = spec.bounds if option.name == "workers" else getattr(spec, option.name)
+        value: Any = spec.bounds if option.name == "workers" else getattr(spec, option.name)
         if option.name in _LEFT_OUT or value is None or (option.repeats and not value):
             continue
         if option.sets:

@@ -56,14 +56,14 @@ def make_spec(typed: Mapping[str, Any], configured: Mapping[str, Any] | None = N
     for name, value in typed.items():  # settings of %config stay, but for those that the line names as well
         values[name] = {**values[name], **value} if isinstance(value, dict) and values.get(name) else value
     if isinstance(values["workers"], tuple):
-        values["least_workers"], values["workers"] = values["workers"]
+        values["min_workers"], values["workers"] = values["workers"]
     if "trials" in typed:
         _prepare_search(values, {*typed, *(configured or {})})
     if values["strategy"] == "single":
         if typed.get("workers", 1) != 1:
             raise UsageError("--strategy single is one worker: leave --workers out, or use --strategy allreduce.")
         values["workers"] = 1
-    if values.get("least_workers") is not None:
+    if values.get("min_workers") is not None:
         _check_elastic(values)
     values["rule"] = _rule_for(values["strategy"], typed.get("rule"), values.get("rule"))
     for option in OPTIONS:
@@ -94,7 +94,7 @@ def _prepare_search(values: dict[str, Any], user_fields: Collection[str]) -> Non
 
 def _check_elastic(values: Mapping[str, Any]) -> None:
     """UsageError where a run of these values cannot have MIN..MAX workers."""
-    bounds = f"--workers {values['least_workers']}..{values['workers']}"
+    bounds = f"--workers {values['min_workers']}..{values['workers']}"
     if values["strategy"] not in ELASTIC:
         raise UsageError(f"{bounds} applies only to --strategy {' or '.join(ELASTIC)}: name one number of workers.")
     if "trials" in values:

@@ -93,11 +93,11 @@ _TRAINING = (
     ),
     Option(
         "--workers",
-        "Number of training processes of a run; 1 for each trial of a search, where it is not given. With MIN..MAX, a "
-        "run begins with those of MAX that there are, MIN at least. After the death of a worker it continues from its "
-        "last checkpoint with those that there are then.",
+        "Number of training processes of a run; 1 for each trial of a search, where it is not given. Or MIN..MAX: the "
+        "run begins with those of MAX that there are, MIN at least, and goes on after the death of a worker with those "
+        "that there are then.",
         read_workers,
-        metavar="N|MIN..MAX",
+        metavar="N",
         default=RunSpec.workers,
     ),
     Option(

@@ -213,7 +213,7 @@ class Follower:
                 refused = Refused("spark", status.message)
             if now > began + QUEUE_SECONDS:
                 refused = Refused(
-                    "slots", f"no {counted(self.spec.least, 'slot')} came free: ask for fewer with --workers."
+                    "slots", f"no {counted(self.spec.min_slots, 'slot')} came free: ask for fewer with --workers."
                 )
             if refused is not None:
                 self._fail(refused)
@@ -224,7 +224,7 @@ class Follower:
     def _take_turn(self) -> bool:
         run, workers, status = self.spec.run, self.spec.workers, self.cluster.status()
         if isinstance(status, Ready):
-            workers = min(workers, max(self.spec.least, status.free))
+            workers = min(workers, max(self.spec.min_slots, status.free))
         if self._restarts(status):
             return self._queue.take_alone(run, workers)
         if isinstance(status, Ready):
@@ -238,10 +238,10 @@ class Follower:
 
     def _restarts(self, status: Ready | NotStarted | Unreachable) -> bool:
         """Whether the launch starts the cluster anew, with the slots that this run needs."""
-        return isinstance(status, Ready) and self.spec.least > status.slots and self.cluster.grows(self.spec)
+        return isinstance(status, Ready) and self.spec.min_slots > status.slots and self.cluster.grows(self.spec)
 
     def _waits_for(self) -> str:
-        waits = f"waits for {counted(self.spec.least, 'slot')}"
+        waits = f"waits for {counted(self.spec.min_slots, 'slot')}"
         ahead = self._queue.ahead(self.spec.run)
         if not ahead:
             return waits

@@ -15,6 +15,7 @@ from .strategies import ENSEMBLE
 NO_OPTIONS = (
     "run",
     "cell",
+    "min_workers",
     "continues_streams",
     "checkpoints",
     "resume_uri",
@@ -24,7 +25,6 @@ NO_OPTIONS = (
     "epochs",
     "monitor",
     "stall_notice",
-    "least_workers",
 )
 
 #: Name of a field in stored runs of 0.1.0 -> its name now.
@@ -90,7 +90,7 @@ class RunSpec:
     without `data`. `data` names a DataFrame or has the URI of files; `validation` is a fraction of the rows, the name
     of a DataFrame, or a date. `seed` is None until the notebook has chosen one;
     `continues_streams` says that it has, and that ranks take over the session's random numbers if that has seeded them.
-    `least_workers` is the MIN of --workers MIN..MAX, whose MAX is `workers`; None where one number was given.
+    `min_workers` is the MIN of --workers MIN..MAX, whose MAX is `workers`; None where one number was given.
     `timeout` and `stall` are in seconds;
     `stall_notice`, which only tests set, is after how many seconds a stall is reported. `out`, `checkpoint` and
     `resume_uri` are URIs of folders.
@@ -114,7 +114,7 @@ class RunSpec:
     strategy: str = "allreduce"
     rule: str | None = None
     workers: int = 2
-    least_workers: int | None = None
+    min_workers: int | None = None
     window: int | None = None
     ps: int | None = None
     data: str | None = None
@@ -185,14 +185,14 @@ class RunSpec:
         return 1 if self.strategy == "single" else self.workers
 
     @property
-    def least(self) -> int:
-        """With how many workers it begins and goes on where there are no more."""
-        return self.workers if self.least_workers is None else self.least_workers
+    def min_slots(self) -> int:
+        """With how many slots it begins, and goes on, where there are no more."""
+        return self.ranks if self.min_workers is None else self.min_workers
 
     @property
     def bounds(self) -> str:
         """The value of --workers."""
-        return str(self.workers) if self.least_workers is None else "%d..%d" % (self.least_workers, self.workers)
+        return str(self.workers) if self.min_workers is None else "%d..%d" % (self.min_workers, self.workers)
 
     @property
     def returns_variables(self) -> bool:

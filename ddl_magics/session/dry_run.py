@@ -53,9 +53,9 @@ def _slots(cluster: Cluster, spec: RunSpec) -> str:
         if spec.trials:
             return f"{workers}; it has {counted(status.slots, 'slot')}"
         then = "; the run would wait for its turn"
-        if status.free >= spec.least:
+        if status.free >= spec.min_slots:
             then = ""
-        elif status.slots < spec.least and cluster.grows(spec):
+        elif status.slots < spec.min_slots and cluster.grows(spec):
             then = "; Spark would be started anew with more"
         return f"{workers} on {status.free} free of {counted(status.slots, 'slot')}{then}"
     if isinstance(status, NotStarted | Unreachable):

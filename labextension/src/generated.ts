@@ -635,6 +635,6 @@ export const SEARCH_TYPE = "application/vnd.ddl-magics.search+json";
 export const EXPORT_FORMATS = ["csv","json","html"] as const;
 export const MAX_NOTE_CHARACTERS = 4000;
 export const MAX_PAGE_SIZE = 200;
-export const NOT_LISTED = ["run","cell","continues_streams","checkpoints","resume_uri","folder","parent","trial","epochs","monitor","stall_notice","name","set","conf"] as const;
+export const NOT_LISTED = ["run","cell","min_workers","continues_streams","checkpoints","resume_uri","folder","parent","trial","epochs","monitor","stall_notice","name","set","conf"] as const;
 export const MASK = "***";
 export const DEFAULT_SETTINGS: SettingValues = {"pollSeconds":2,"maxPoints":300,"series":"default","notifyAtEnd":true};

@@ -120,6 +120,7 @@ if __name__ == "__main__":
         found[name] = {
             "state": run.state,
             "notices": [e["message"] for e in run.events if e["kind"] == "notice"],
+            "workers": len({e["rank"] for e in run.events if e["kind"] == "worker"}),
             "seconds": gone(ended),
             "left": executors(),
             "no session": isinstance(cluster.status(), NotStarted),
@@ -168,12 +169,14 @@ def test_dynamic_allocation_takes_executors_back_by_itself(tmp_path):
     found = in_a_process(
         tmp_path,
         ("first", f"--strategy ps {DYNAMIC}"),
+        ("elastic", f"--workers 1..2 {DYNAMIC}"),
         ("second", f"--strategy ps --release session {DYNAMIC}"),
         ("new", "--release session"),
     )
     print({name: round(each["seconds"], 1) for name, each in found.items()})
-    assert [each["state"] for each in found.values()] == [ev.FINISHED] * 3
-    assert [each["left"] for each in found.values()] == [0, 0, 0]
+    assert [each["state"] for each in found.values()] == [ev.FINISHED] * 4
+    assert [each["left"] for each in found.values()] == [0] * 4
+    assert found["elastic"]["workers"] == 2, "its executors were asked for"
     assert found["first"]["slots"] == 2, "as maxExecutors says"
 
 

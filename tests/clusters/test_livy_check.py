@@ -120,7 +120,7 @@ def test_every_line_is_there_and_all_is_well(checked):
         (
             {"dynamic_allocation": True},
             "allocation",
-            "dynamic, with which --strategy allreduce is refused: set spark.d",
+            "dynamic, with which --strategy allreduce needs --workers MIN..M",
         ),
         ({"executor_gpus": 2}, "GPUs", "2 per executor, none per task: use --gpus N, or set spark.task.resource"),
         ({"executor_gpus": 2, "task_gpus": 0.5}, "GPUs", "2 per executor, 0.5 per task"),

@@ -106,6 +106,13 @@ def test_names_with_spaces_are_quoted():
         ("--workers four", "--workers must be a whole number above 0, not 'four'."),
         ("--workers 0", "--workers must be a whole number above 0, not '0'."),
         ("--workers", "--workers needs a value: --workers N."),
+        ("--workers 4..2", "--workers must be a whole number above 0, or MIN..MAX such as 2..4, not '4..2'."),
+        ("--workers 2..", "--workers must be a whole number above 0, or MIN..MAX such as 2..4, not '2..'."),
+        ("--workers 0..2", "--workers must be a whole number above 0, or MIN..MAX such as 2..4, not '0..2'."),
+        (
+            "--workers 1..2 --strategy ps",
+            "--workers 1..2 applies only to --strategy allreduce or average: name one number of workers.",
+        ),
         ("--workers 2 --workers 3", "--workers is given twice: leave one of them out."),
         ("--workers 2 3", "'3' is not an option"),
         ("--strategy allreduced", "Did you mean allreduce?"),

@@ -135,15 +135,16 @@ def _session(namespace: Mapping[str, Any]) -> SparkSession | None:
 
 def _slot_problem(sc: SparkContext, spec: RunSpec) -> str | None:
     """Why the session cannot give the run its slots, in one line, or None."""
-    workers = min(spec.ranks, spec.least)
+    workers = spec.min_slots
     problem: str | None = gpus.problem(sc, spec.gpus)
     if problem:
         return problem
     limit = slots.total(sc, spec.gpus, allocation.released(sc))
-    if spec.strategy in strategies.COLLECTIVE and slots.dynamic_allocation(sc):
+    if spec.strategy in strategies.COLLECTIVE and slots.dynamic_allocation(sc) and spec.min_workers is None:
+        elastic = "use --workers 1..%d, " % workers if spec.strategy in strategies.ELASTIC else ""
         return (
-            "all-reduce needs its workers to stay, and Spark refuses that under dynamic allocation: "
-            "start the session with spark.dynamicAllocation.enabled=false, or use --strategy ps"
+            "all-reduce starts its workers together, and Spark refuses that under dynamic allocation: %s"
+            "start the session with spark.dynamicAllocation.enabled=false, or use --strategy ps" % elastic
         )
     if workers <= limit:
         return None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import threading
 import time
-from typing import TYPE_CHECKING, Callable
+from typing import TYPE_CHECKING, Callable, Iterator
 
-from ..spark import allocation, session_end, slots, yarn
+from ..spark import allocation, jvm_gateway, session_end, slots, yarn
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -20,55 +22,77 @@ LOOK_SECONDS = 1.0
 EXPLAIN_SECONDS = 20.0
 #: For so long Spark may ask why an executor was lost, before others are asked for.
 LOST_SECONDS = 10.0
+#: So long Spark may take to end tasks that have summoned executors.
+CANCEL_SECONDS = 20.0
 
 
 def wait_for_slots(
     sc: SparkContext,
-    least: int,
-    most: int,
+    min_slots: int,
+    max_slots: int,
     gpus: int | None,
     report: Callable[[int, str | None], None],
     stopped: Callable[[float], bool],
+    summons: str | None = None,
 ) -> int | str:
-    """Wait until `most` slots are there, or `least` and nothing more in `GROW_SECONDS`.
+    """Wait until `max_slots` are there, or `min_slots` and nothing more in `GROW_SECONDS`.
 
     gpus: GPUs of each slot. report(ready, why): called when the number of slots has changed and is too low, and once
     more with what the cluster manager says of that, if it says anything.
     stopped(seconds): waits so long at most; whether the run is to stop, which ends the wait.
 
-    Under dynamic allocation Spark asks for executors when it has tasks for them: nothing is waited for.
+    Under dynamic allocation Spark asks for executors when it has tasks for them: nothing is waited for, unless there is
+    a job group, `summons`, for tasks that do nothing else.
 
     An executor that is lost for `LOST_SECONDS` is replaced.
 
-    Returns how many there are, `most` at most, or in one line why there are not enough; at once if the session has
+    Returns how many there are, `max_slots` at most, or in one line why there are not enough; at once if the session has
     ended.
     """
     ended = session_end.why_ended(sc)
     if ended is not None:
         return ended
+    slots_of_sc = functools.partial(slots.registered_slots, sc, gpus)
     if slots.dynamic_allocation(sc):
-        return most
+        if summons is None:
+            return max_slots
+        with _summoned(sc, max_slots, summons):
+            return _wait(sc, slots_of_sc, min_slots, max_slots, report, stopped, None)
     try:
         allocation.acquire(sc)
     except allocation.CannotChange as error:
         return str(error)
+    return _wait(sc, slots_of_sc, min_slots, max_slots, report, stopped, _Lost(sc))
+
+
+def _wait(
+    sc: SparkContext,
+    count: Callable[[], int],
+    min_slots: int,
+    max_slots: int,
+    report: Callable[[int, str | None], None],
+    stopped: Callable[[float], bool],
+    lost: _Lost | None,
+) -> int | str:
+    """As `wait_for_slots`. count: of the slots that there are; lost: executors to replace."""
     began = changed_at = time.monotonic()
-    reported, explained, lost = None, False, _Lost(sc)
+    reported, explained = None, False
     while True:
-        available = slots.registered_slots(sc, gpus)
-        if available >= most:
-            return most
+        available = count()
+        if available >= max_slots:
+            return max_slots
         if available != reported:
             reported, changed_at = available, time.monotonic()
             report(available, None)
-        if available >= least and time.monotonic() - changed_at >= GROW_SECONDS:
+        if available >= min_slots and time.monotonic() - changed_at >= GROW_SECONDS:
             return available
         if stopped(LOOK_SECONDS):
             return available
         ended = session_end.why_ended(sc)
         if ended is not None:
             return ended
-        lost.replace()
+        if lost is not None:
+            lost.replace()
         seconds = time.monotonic() - began
         if seconds > EXPLAIN_SECONDS and not explained:
             explained = True
@@ -76,7 +100,30 @@ def wait_for_slots(
             if why is not None:
                 report(available, why)
         if seconds > EXECUTORS_SECONDS:
-            return too_few(sc, available, least, EXECUTORS_SECONDS)
+            return too_few(sc, available, min_slots, EXECUTORS_SECONDS)
+
+
+@contextlib.contextmanager
+def _summoned(sc: SparkContext, count: int, group: str) -> Iterator[None]:
+    """While it lasts, Spark has so many tasks, which do nothing: it asks for executors for them."""
+
+    def wait(_: int) -> None:  # travels by value: executors have no such module
+        import time
+
+        time.sleep(EXECUTORS_SECONDS)
+
+    def run() -> None:
+        with contextlib.suppress(Exception):  # it is cancelled, or the session has ended: Py4J's kinds
+            jvm_gateway.collect(sc.parallelize(range(count), count).map(wait), group, "waiting for executors")
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):
+            sc.cancelJobGroup(group)
+        thread.join(CANCEL_SECONDS)
 
 
 def too_few(sc: SparkContext, available: int, workers: int, seconds: float) -> str:

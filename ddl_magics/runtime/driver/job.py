@@ -167,7 +167,7 @@ class Job:
             spark=self._sc.version,
             executor_cores=slots.executor_cores(self._sc),
         )
-        message, resumed_at = "Spark is starting %s" % counted(self.workers, "task"), None
+        message, resumed_at = "Spark is starting %s" % counted(self.workers, "task"), self._resume_point
         while True:
             self._rows.distribute(self.workers)
             config = replace(config, spec=replace(config.spec, workers=self.workers))
@@ -183,8 +183,8 @@ class Job:
                 continue
             if result.death is None or self._stop_reason is not None:
                 return result
-            position = checkpoint_files.resume_point(self.checkpoints.files())
-            if self.spec.least_workers is not None and position != resumed_at:
+            position = self._resume_point
+            if self.spec.min_workers is not None and position != resumed_at:
                 self._attempts += 1  # workers come and go: an attempt that has got further does not count
             resumed_at = position
             if self.journal.attempt >= self._attempts or self.spec.strategy in RESTARTED_ALONE:
@@ -196,7 +196,7 @@ class Job:
             early = self._wait_for_executors(message)
             if early is not None:
                 return early if early.state == events.STOPPED else result.with_suffix("; then " + early.message)
-            if self.spec.least_workers is not None:
+            if self.spec.min_workers is not None:
                 message += " with %s" % counted(self.workers, "worker")
 
     def _context(self, credentials: wire.Credentials, cleanup: contextlib.ExitStack) -> RunContext:
@@ -247,20 +247,28 @@ class Job:
 
         With MIN..MAX workers, `workers` is how many the attempt has.
         """
-        least, most = min(self.spec.least, self.spec.ranks), self.spec.ranks
+        min_slots, max_slots = self.spec.min_slots, self.spec.ranks
 
         def report(available: int, why: str | None) -> None:
             count = "%d of %s" % (available, _slots(self.spec))
             message = "; ".join(filter(None, (reason, count, why)))
-            self.journal.enter(events.WAITING, message, ready=available, needed=least)
+            self.journal.enter(events.WAITING, message, ready=available, needed=min_slots)
 
-        found = executors.wait_for_slots(self._sc, least, most, self.spec.gpus, report, self._wait_for_stop)
+        summons = None if self.spec.min_workers is None else self._group + " executors"
+        available = executors.wait_for_slots(
+            self._sc, min_slots, max_slots, self.spec.gpus, report, self._wait_for_stop, summons
+        )
         if self._stop_reason is not None:
             return self._stopped_early()
-        if isinstance(found, str):
-            return run_result.failed_job("spark", found)
-        self.workers = found
+        if isinstance(available, str):
+            return run_result.failed_job("spark", available)
+        self.workers = available
         return None
+
+    @property
+    def _resume_point(self) -> str:
+        """Where the next attempt continues, for people."""
+        return checkpoint_files.resume_point(self.checkpoints.files())
 
     @property
     def _spec_of_attempt(self) -> RunSpec:
@@ -312,6 +320,6 @@ class Job:
 
 def _slots(spec: RunSpec) -> str:
     """The slots that a run asks for, for people."""
-    if spec.least_workers is None:
+    if spec.min_workers is None:
         return counted(spec.ranks, "slot")
-    return "%d to %s" % (spec.least, counted(spec.workers, "slot"))
+    return "%d to %s" % (spec.min_slots, counted(spec.workers, "slot"))

@@ -69,7 +69,8 @@ class RankJobs:
         try:
             rdd, config = (self._rdd, config) if rank is None else self._deal_again(config)
             rank_task = task.make_task(self._broadcast_payload, config.to_json(), package.NAME, rank)
-            stage = rdd.barrier() if strategy in COLLECTIVE else rdd
+            together = strategy in COLLECTIVE and self._spec.min_workers is None
+            stage = rdd.barrier() if together else rdd
             description = "%s: %s on %s" % (self._spec.name, strategy, counted(self._spec.ranks, "worker"))
             description += "" if rank is None else ", rank %d again" % rank
             ranks = gpus.request(stage.mapPartitionsWithIndex(rank_task), self._spec.gpus)

@@ -193,7 +193,7 @@ def workers_of(ended):
 
 def test_a_run_goes_on_with_fewer_workers_and_with_more_when_they_have_come(spark_cluster, no_growth):
     spark = wait_for_both(spark_cluster(2))
-    run = launch.start(spark, cell(), least_workers=1)
+    run = launch.start(spark, cell(), min_workers=1)
     kill_in_epoch(run, 1, rank=1, which=processes.executor_of)
     run.until(lambda run: any(e["attempt"] == 2 for e in run.of_kind("steps")), 60)
     wait_for_both(spark)
@@ -209,11 +209,19 @@ def test_a_run_goes_on_with_fewer_workers_and_with_more_when_they_have_come(spar
         np.testing.assert_allclose(mine, theirs, rtol=1e-9)
 
 
+def test_an_elastic_run_ends_when_it_gets_no_further(rank_pool):
+    """Deaths that move it on do not count, as workers come and go; others do."""
+    dies = cell(sleep=0) + "\nimport os\nos.kill(os.getpid(), 9)"
+    ended = launch.run_cell(rank_pool(2), dies, min_workers=1, attempts=2)
+    assert ended.state == "FAILED" and "; it was attempt 3 of 3; --resume test" in ended.message
+    assert len(beginnings(ended)) == 3, "the first attempt has trained"
+
+
 def test_rows_of_data_are_dealt_to_the_workers_that_are_left(spark_cluster, no_growth):
     spark = wait_for_both(spark_cluster(2))
     frame = spark.range(ROWS).selectExpr("id row", "0.0 y")
     data = {"data": "df", "features": ["row"], "label": "y", "batch_size": 16}
-    run = launch.start(spark, COUNTED, {"df": frame}, **data, least_workers=1)
+    run = launch.start(spark, COUNTED, {"df": frame}, **data, min_workers=1)
     run.until(lambda run: any(e["epoch"] == 3 for e in run.of_kind("steps")), 150)
     os.kill(processes.executor_of(run.pid(1)), signal.SIGKILL)
     ended = run.finished(150)
