@@ -3,6 +3,7 @@
 import functools
 import importlib
 import os
+import re
 import signal
 
 import numpy as np
@@ -213,8 +214,9 @@ def test_an_elastic_run_ends_when_it_gets_no_further(rank_pool):
     """Deaths that move it on do not count, as workers come and go; others do."""
     dies = cell(sleep=0) + "\nimport os\nos.kill(os.getpid(), 9)"
     ended = launch.run_cell(rank_pool(2), dies, min_workers=1, attempts=2)
-    assert ended.state == "FAILED" and "; it was attempt 3 of 3; --resume test" in ended.message
-    assert len(beginnings(ended)) == 3, "the first attempt has trained"
+    assert ended.state == "FAILED", ended.message
+    attempts = int(re.search(r"; it was attempt (\d) of \1; --resume test", ended.message)[1])
+    assert 3 <= attempts == len(beginnings(ended)) <= 5, "the first has trained, as has one that ended in a checkpoint"
 
 
 def test_rows_of_data_are_dealt_to_the_workers_that_are_left(spark_cluster, no_growth):
