@@ -102,6 +102,12 @@ def test_with_dynamic_allocation_strategies_run_whose_workers_may_come_one_by_on
     assert len(histories(run.events)[0]["loss"]) == 2
 
 
+def test_with_dynamic_allocation_all_reduce_runs_on_as_many_as_come(elastic):
+    run = elastic.run(TRAINS, min_workers=1)
+    assert run.end() == ("FINISHED", "all workers finished")
+    assert {event["rank"] for event in run.events if event["kind"] == "steps"} == {0, 1}, "both were asked for"
+
+
 def test_with_dynamic_allocation_a_search_ends_with_all_its_trials(elastic):
     state, trials, executors = elastic.here(SEARCHES)
     assert (state, trials) == ("FINISHED", ["finished"] * 3) and executors
