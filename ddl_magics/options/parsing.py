@@ -14,6 +14,7 @@ from ddl_magics.options import similar, words
 from ddl_magics.options.option import Option
 from ddl_magics.options.redaction import as_word, safely_quoted
 from ddl_magics.options.table import BY_FLAG, DEFAULT_RULE, FORMER_FLAGS, OPTIONS
+from ddl_magics.options.values import WorkerRange
 from ddl_magics.runtime.parameter_server import update_rules
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.strategies import ELASTIC
@@ -55,7 +56,7 @@ def make_spec(typed: Mapping[str, Any], configured: Mapping[str, Any] | None = N
     values.update({name: value for name, value in (configured or {}).items() if value is not None})
     for name, value in typed.items():  # settings of %config stay, but for those that the line names as well
         values[name] = {**values[name], **value} if isinstance(value, dict) and values.get(name) else value
-    if isinstance(values["workers"], tuple):
+    if isinstance(values["workers"], WorkerRange):
         values["min_workers"], values["workers"] = values["workers"]
     if "trials" in typed:
         _prepare_search(values, {*typed, *(configured or {})})

@@ -6,12 +6,13 @@ number above 0*, not 'four'". It is a UsageError where the message must not show
 
 from __future__ import annotations
 
+import contextlib
 import keyword
 import re
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from IPython.core.error import UsageError
@@ -48,18 +49,25 @@ read_horizon = _whole_number(r"[0-9]{1,15}", "a whole number, 0 or above")
 read_seed = _whole_number(r"0*[0-9]{1,10}", f"a whole number from 0 to {SEED_LIMIT - 1}", range(SEED_LIMIT))
 
 
-def read_workers(text: str) -> int | tuple[int, int]:
-    """N, or of MIN..MAX both."""
+class WorkerRange(NamedTuple):
+    """The value MIN..MAX of --workers."""
+
+    min_workers: int
+    max_workers: int
+
+    def __str__(self) -> str:
+        return f"{self.min_workers}..{self.max_workers}"
+
+
+def read_workers(text: str) -> int | WorkerRange:
     least, dots, most = text.partition("..")
     if not dots:
         return int(read_count(text))
-    try:
-        bounds = read_count(least), read_count(most)
-    except ValueError:
-        bounds = 1, 0
-    if bounds[0] > bounds[1]:
-        raise ValueError("a whole number above 0, or MIN..MAX such as 2..4")
-    return bounds
+    with contextlib.suppress(ValueError):
+        bounds = WorkerRange(read_count(least), read_count(most))
+        if bounds.min_workers <= bounds.max_workers:
+            return bounds
+    raise ValueError("a whole number above 0, or MIN..MAX such as 2..4")
 
 
 def read_counts(text: str) -> tuple[int, ...]:

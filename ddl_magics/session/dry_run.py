@@ -49,6 +49,8 @@ def report(spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> str
 
 def _slots(cluster: Cluster, spec: RunSpec) -> str:
     workers, status = counted(spec.workers, "worker") + _per_trial(spec), cluster.status()
+    if spec.min_workers is not None:
+        workers = f"{spec.min_workers} to {workers}"
     if isinstance(status, Ready):
         if spec.trials:
             return f"{workers}; it has {counted(status.slots, 'slot')}"

@@ -286,6 +286,16 @@ def test_a_configured_rule_counts_where_it_fits():
     assert parse("", configured(config)).rule == "easgd"
 
 
+def test_a_range_of_workers_may_be_configured():
+    config = Distributed()
+    config.workers = "1..4"
+    spec = parse("", configured(config))
+    assert (spec.min_workers, spec.workers, spec.bounds) == (1, 4, "1..4")
+    assert parse("--workers 2", configured(config)).min_workers is None
+    config.workers = 3
+    assert parse("", configured(config)).bounds == "3"
+
+
 def test_help_and_documentation_name_every_built_option():
     for option in table.OPTIONS:
         assert f"  {option.flag}" in help_text()
