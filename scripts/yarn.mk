@@ -22,7 +22,7 @@ build/yarn/jars/.ready: tests/yarn/pom.xml
 	  -DoutputDirectory=$(CURDIR)/build/yarn/jars
 	@touch $@
 
-test-slow: yarn-env
+test test-slow: yarn-env
 
 clean: yarn-clean
 

@@ -16,7 +16,6 @@ from support.processes import completed
 from yarn import rig
 
 MARKS = [
-    pytest.mark.slow,
     pytest.mark.spark,
     pytest.mark.timeout(600),
     pytest.mark.skipif(bool(rig.obstacle()), reason=rig.obstacle()),

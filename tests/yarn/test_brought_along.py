@@ -8,7 +8,7 @@ from yarn.session import MARKS, SEARCHES, TRAINS, Session, packed_environment
 
 from ddl_magics.runtime.histories import histories
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.slow]
 
 TELLS_ORIGIN = (
     TRAINS

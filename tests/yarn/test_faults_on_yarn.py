@@ -16,7 +16,7 @@ from ddl_magics.runtime import scratch
 from ddl_magics.runtime.histories import histories
 from ddl_magics.runtime.spark import session_end
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.slow]
 
 
 @pytest.fixture

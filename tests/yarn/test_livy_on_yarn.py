@@ -1,5 +1,7 @@
 """A notebook's `%ddl use livy` before a real Livy 0.7.1 on a real YARN: HDInsight's cluster mode, and client mode.
 
+A training in cluster mode, and one in client mode without Livy, are not slow; all else in this folder is.
+
 In cluster mode the driver is in a container on a host that has neither the kernel's temporary folders nor Livy's.
 """
 
@@ -23,6 +25,7 @@ from yarn.session import TRAINS as SHORT
 from ddl_magics.clusters import livy_session
 from ddl_magics.clusters.livy_http import Connection, LivyHttp
 from ddl_magics.clusters.livy_session import NoSession
+from ddl_magics.runtime.histories import histories
 
 pytestmark = [*MARKS, pytest.mark.livy]
 
@@ -38,7 +41,7 @@ dataset = tf.data.Dataset.from_tensors((np.stack([a, b], 1).astype("float32"), (
 DATA = f"--label y --features a b --batch-size {ROWS} --seed 7"
 
 
-@pytest.fixture(scope="module", params=["cluster", "client"])
+@pytest.fixture(scope="module", params=["cluster", pytest.param("client", marks=pytest.mark.slow)])
 def notebook(yarn, request, tmp_path_factory):
     folder, mode = tmp_path_factory.mktemp(request.param), request.param
     with yarn.livy(folder / "livy", mode) as server:
@@ -70,12 +73,38 @@ def on_storage(notebook, folder):
     return set(shown(notebook, f"' '.join(s.getPath().getName() for s in {listed})").split())
 
 
+#: Batches of its own rows, in their order.
+OWN_ROWS = f"""{MODEL}
+x = np.random.default_rng(0).normal(size=({ROWS}, 2))
+fit = model.fit(x, x[:, :1] - np.sin(x[:, 1:]), batch_size=48, shuffle=False, epochs={EPOCHS}, verbose=0)
+"""
+
+
+def test_in_client_mode_two_workers_on_two_hosts_learn_what_one_process_learns(yarn):
+    """Without Livy. It comes first, as the containers of a Livy session leave no room."""
+    session = Session(yarn)
+    cell = f"{OWN_ROWS}\n[w.tolist() for w in model.get_weights()]"
+    run = session.run(cell, out=f"{yarn.uri}/models/first", checkpoint=f"{yarn.uri}/checkpoints")
+    end = run.end()
+    session.end()
+    assert end == ("FINISHED", "all workers finished")
+    assert run.info["master"] == "yarn" and run.info["slots"] == 2
+    assert {event["executor"] for event in run.of_kind("worker")} == {"1", "2"}
+    (result,) = run.of_kind("result")
+    assert_equal(result["value"], histories(run.events)[0]["loss"], alone(OWN_ROWS))
+    assert trained_rows(run.events) == [ROWS * EPOCHS / 2] * 2
+    written = [event.get("uri") for event in run.of_kind("artifact")]
+    assert f"{yarn.uri}/models/first/model-0.keras" in written
+
+
+@pytest.mark.slow
 def test_the_check_names_the_cluster_and_the_memory_of_its_containers(notebook):
     text = notebook.run("%ddl check").text
     assert re.search(r"^Spark +3\.\d+\.\d+ at yarn, 2 slots$", text, re.MULTILINE), text
     assert "each may use 512 MiB for Java and 1536 MiB for its workers (spark.executor.memoryOverhead)" in text
 
 
+@pytest.mark.slow
 def test_the_driver_is_in_a_container_in_cluster_mode_alone(notebook, yarn):
     host = shown(notebook, "sc.getConf().get('spark.driver.host')")
     nodes = [yarn.hosts.address(node) for node in yarn.nodes]
@@ -97,6 +126,7 @@ def test_two_workers_learn_from_hdfs_what_one_process_learns(notebook):
     assert on_storage(notebook, "/checkpoints") == {notebook.value("written.id")}
 
 
+@pytest.mark.slow
 def test_rows_of_hdfs_are_scored_and_the_model_is_evaluated_there(notebook):
     notebook.remote(f"rows = spark.read.parquet('{notebook.uri}/rows')")
     notebook.run("%ddl predict both --data rows --name scored --output p", timeout=300)
@@ -106,6 +136,7 @@ def test_rows_of_hdfs_are_scored_and_the_model_is_evaluated_there(notebook):
     assert shown(notebook, "scored.count()") == str(ROWS)
 
 
+@pytest.mark.slow
 def test_a_search_of_two_trials(notebook):
     cell = TRAINS.replace("SGD(0.1,", "SGD(ddl.suggest_float('rate', 0.01, 0.05),")
     trained(notebook, "tuned", "--trials 2 --objective loss:min --parallel 2 --prune no", cell)
@@ -113,6 +144,7 @@ def test_a_search_of_two_trials(notebook):
     assert notebook.value("tuned.state, tuned.best.number in (0, 1)") == ("FINISHED", True)
 
 
+@pytest.mark.slow
 def test_executors_are_given_back_and_asked_for_again(notebook, yarn):
     def containers():
         return [name for node in yarn.nodes for name in yarn.containers(node)]
@@ -124,6 +156,7 @@ def test_executors_are_given_back_and_asked_for_again(notebook, yarn):
     assert notebook.value("later.state, len(later.workers)") == ("FINISHED", 2)
 
 
+@pytest.mark.slow
 def test_a_session_that_waits_in_the_queue_says_so(notebook, yarn):
     """In cluster mode its driver's container is as large as the memory that the session asks for."""
     if notebook.mode == "client":
@@ -199,6 +232,7 @@ def full(notebook, yarn):
 WAITS = r"^after \d+ s, application_\S+ waits in queue default of YARN: .*AM resource limit exceeded$"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_batch_that_waits_in_the_queue_says_so_and_runs_once_there_is_room(notebook, yarn, full, batch):
     there = set(yarn.applications())
@@ -216,6 +250,7 @@ def test_a_batch_that_waits_in_the_queue_says_so_and_runs_once_there_is_room(not
     assert "model-0.keras" in on_storage(notebook, "/batch")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_batch_waits_for_room_for_the_session_that_writes_its_files_too(notebook, yarn, full, batch):
     """Livy gives each such session up, and takes it out of the queue: after 90 s unless it is set."""
@@ -245,6 +280,7 @@ model.fit(x, x.sum(1), batch_size=64, epochs=60, verbose=0, callbacks=[callback]
 """
 
 
+@pytest.mark.slow
 def test_an_application_that_is_killed_says_by_whom_and_where_its_logs_are(notebook, yarn):
     """The last test of a session. In client mode its driver, which lives on, may say so before Livy ends it."""
     (application,) = until(lambda: len(yarn.applications()) == 1 and yarn.applications(), 60)
@@ -275,6 +311,7 @@ def bringing(notebook, yarn):
     return notebook
 
 
+@pytest.mark.slow
 def test_driver_and_workers_start_from_an_archive_on_hdfs_that_the_session_names(bringing):
     of_archive = r"^a worker +Python 3\S+ at \./training/bin/python, of the archive training\.tar\.gz \(spark\."
     text = bringing.run("%ddl check").text
@@ -286,6 +323,7 @@ def test_driver_and_workers_start_from_an_archive_on_hdfs_that_the_session_names
     assert len(said) == 2 and all("/training/bin/python" in text for text in said), said
 
 
+@pytest.mark.slow
 def test_a_host_with_the_driver_that_is_cut_off_loses_the_run(bringing, yarn):
     """YARN itself gives an ApplicationMaster up after ten minutes."""
     notebook = bringing

@@ -5,22 +5,16 @@ import re
 import pytest
 from yarn import rig
 from yarn.session import (
-    EPOCHS,
     MARKS,
-    MODEL,
-    ROWS,
     SLOW,
     Session,
-    alone,
-    assert_equal,
     trained,
-    trained_rows,
     without_master,
 )
 
 from ddl_magics.runtime.histories import histories
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -28,26 +22,6 @@ def session(yarn):
     session = Session(yarn)
     yield session
     session.end()
-
-
-#: Batches of its own rows, in their order.
-OWN_ROWS = f"""{MODEL}
-x = np.random.default_rng(0).normal(size=({ROWS}, 2))
-fit = model.fit(x, x[:, :1] - np.sin(x[:, 1:]), batch_size=48, shuffle=False, epochs={EPOCHS}, verbose=0)
-"""
-
-
-def test_two_workers_on_two_hosts_learn_what_one_process_learns_and_write_it_to_hdfs(yarn, session):
-    cell = f"{OWN_ROWS}\n[w.tolist() for w in model.get_weights()]"
-    run = session.run(cell, out=f"{yarn.uri}/models/first", checkpoint=f"{yarn.uri}/checkpoints")
-    assert run.end() == ("FINISHED", "all workers finished")
-    assert run.info["master"] == "yarn" and run.info["slots"] == 2
-    assert {event["executor"] for event in run.of_kind("worker")} == {"1", "2"}
-    (result,) = run.of_kind("result")
-    assert_equal(result["value"], histories(run.events)[0]["loss"], alone(OWN_ROWS))
-    assert trained_rows(run.events) == [ROWS * EPOCHS / 2] * 2
-    written = [event.get("uri") for event in run.of_kind("artifact")]
-    assert f"{yarn.uri}/models/first/model-0.keras" in written
 
 
 def test_a_host_that_dies_costs_an_attempt_and_not_the_run(yarn, session):

@@ -5,7 +5,7 @@ from yarn.session import MARKS, SEARCHES, TRAINS, Session
 
 from ddl_magics.runtime.histories import histories
 
-pytestmark = MARKS
+pytestmark = [*MARKS, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
