@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import mmap
+import os
+import tempfile
 from typing import Any, Callable, Container, Iterator, NamedTuple, Sequence
 
 import keras
@@ -27,6 +30,9 @@ from ..rank.rank import Rank
 _BY_ELEMENT = {"SGD", "RMSprop", "Adam", "AdamW", "Adadelta", "Adagrad", "Adamax", "Nadam", "Ftrl", "Lion"}
 #: Those that need whole variables.
 _BY_VARIABLE = {"Lamb", "Muon"}
+
+#: A state of the optimizer from this size on, gathered after a fit, is in a file.
+LARGE_BYTES = 8 << 20
 
 _SPARSE = (
     "--shard-optimizer: a layer other than Embedding looks rows up in its weights, whose gradients are sparse: leave "
@@ -230,7 +236,7 @@ class ShardedUpdate:
         return first + [arrays[state] for state in self._order]
 
     def _gather(self, shard: Shard, name: str) -> dict[_State, np.ndarray]:
-        flat = np.zeros(shard.layout.size, shard.dtype)
+        flat = _zeros(shard.layout.size, shard.dtype)
         for segment in shard.segments:
             variable = self._states.get((_State(segment.number, name), segment.begin))
             if variable is not None:
@@ -290,6 +296,16 @@ class WholeState:
 
     def assign(self, value: Any) -> None:
         self._update.put(self._number, np.asarray(value))
+
+
+def _zeros(size: int, dtype: np.dtype) -> np.ndarray:
+    """An array of one dimension; a large one is in a file without a name, so that it needs no memory of the process."""
+    count = size * dtype.itemsize
+    if count >= LARGE_BYTES and hasattr(os, "posix_fallocate"):
+        with contextlib.suppress(OSError), tempfile.TemporaryFile() as file:
+            os.posix_fallocate(file.fileno(), 0, count)  # a full disk is an error here, and would end the process later
+            return np.frombuffer(mmap.mmap(file.fileno(), count), dtype)
+    return np.zeros(size, dtype)
 
 
 def _clipping(optimizer: Optimizer) -> Clipping | None:
