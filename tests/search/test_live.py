@@ -41,6 +41,8 @@ def live(monkeypatch):
             sent.append(content["search"])
 
         monkeypatch.setattr("ddl_magics.search.live.SearchWidget.send", send)
+        # The thread would send one more where a check of a message takes seconds, beside other work.
+        monkeypatch.setattr("ddl_magics.search.live.start_heartbeats", lambda live, name: None)
         made = LiveSearch(search)
         made.sent, made.search = sent, search
         return made
