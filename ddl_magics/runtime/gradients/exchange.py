@@ -400,7 +400,8 @@ def _exclusive(tensor: Tensor, zero: Tensor) -> Tensor:
     """
     if not tensor.shape.rank:
         return tensor + tf.cast(zero, tensor.dtype)
-    return tf.raw_ops.Snapshot(input=tf.slice(tensor, tf.fill([tensor.shape.rank], zero), tensor.shape.as_list()))
+    rank = tensor.shape.rank
+    return tf.raw_ops.Snapshot(input=tf.slice(tensor, tf.fill([rank], zero), [-1] * rank))  # all of it
 
 
 def _apart(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
