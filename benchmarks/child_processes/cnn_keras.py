@@ -128,10 +128,7 @@ def compile_updates() -> None:
     """Have all optimizers of Keras 3 in this process make their updates as ranks do, by XLA."""
     from ddl_magics.runtime.training import compiled_update
 
-    def compiled(update: Update, optimizer: Any, gradients: list[Any], variables: Sequence[Any]) -> Any:
-        return compiled_update.apply(update, optimizer, gradients, variables)
-
-    replace_updates(compiled)
+    replace_updates(compiled_update.apply)
 
 
 def wait_before_updates(rank: str, size: str, store: str) -> None:

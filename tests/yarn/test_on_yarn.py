@@ -4,13 +4,7 @@ import re
 
 import pytest
 from yarn import rig
-from yarn.session import (
-    MARKS,
-    SLOW,
-    Session,
-    trained,
-    without_master,
-)
+from yarn.session import MARKS, SLOW, Session, trained, without_master
 
 from ddl_magics.runtime.histories import histories
 

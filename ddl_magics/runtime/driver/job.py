@@ -161,7 +161,7 @@ class Job:
         broadcast_payload = self._sc.broadcast(self._broadcast_payload())
         cleanup.callback(best_effort, broadcast_payload.destroy)
         config = JobConfig(
-            spec=replace(self._spec_of_attempt, conf={}, mlflow=None),  # which may have secrets, and no rank reads them
+            spec=replace(self.spec, conf={}, mlflow=None),  # which may have secrets, and no rank reads them
             credentials=credentials,
             driver=(self._network.host, listener.address[1]),
             spark=self._sc.version,
