@@ -6,7 +6,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,11 +96,15 @@ def _unpacked(data: bytes) -> bytes:
     return content
 
 
-def _texts(value: Any, *, missing: bool = False) -> dict[str, Any]:
-    """Text -> text; with `missing`, also None."""
+def _texts(value: Any, *, missing: bool = False, without: Container[str] = ()) -> dict[str, Any]:
+    """Text -> text; with `missing`, also None. `without`: names of what is no text."""
     if not isinstance(value, dict):
         return {}
-    return {name: text for name, text in value.items() if isinstance(text, str) or (missing and text is None)}
+    return {
+        name: text
+        for name, text in value.items()
+        if name not in without and (isinstance(text, str) or (missing and text is None))
+    }
 
 
 def _process(value: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,7 +137,7 @@ def _notebook(value: Mapping[str, Any]) -> dict[str, Any]:
     cells, saved = value.get("cells"), value.get("saved")
     cell_texts = [_texts(cell) for cell in cells if isinstance(cell, dict)] if isinstance(cells, list) else []
     moment = {"saved": saved} if isinstance(saved, (int, float)) and 0 <= saved < ev.MAX_TIME else {}
-    return {**_texts(value), **moment, "cells": cell_texts, "cut": bool(value.get("cut"))}
+    return {**_texts(value, without=("saved",)), **moment, "cells": cell_texts, "cut": bool(value.get("cut"))}
 
 
 def _variables(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -143,7 +147,7 @@ def _variables(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def _fingerprint(value: Mapping[str, Any]) -> dict[str, Any]:
     """The checked fields of the fingerprint of a value or a DataFrame."""
     counts = ("bytes", "length", "rows", "validation_rows", "files")
-    fingerprints = _texts(value)
+    fingerprints = _texts(value, without=(*counts, "shape", "sampled", "columns", "sources"))
     fingerprints.update({name: value[name] for name in counts if _count(value.get(name)) is not None})
     if isinstance(value.get("shape"), list) and all(_count(size) is not None for size in value["shape"]):
         fingerprints["shape"] = value["shape"]

@@ -200,6 +200,17 @@ def test_parts_of_other_types_are_left_out():
     described(kept)
 
 
+def test_a_text_in_the_place_of_a_number_or_a_list_is_left_out():
+    run = finished()
+    names = ("bytes", "length", "rows", "validation_rows", "files", "shape", "sampled", "columns", "sources")
+    wrong = {"type": "int", **dict.fromkeys(names, "9")}
+    notebook = {"path": "a.ipynb", "saved": "9", "cells": []}
+    provenance.write(run.path, {"sent": {"x": wrong}, "data": wrong, "notebook": notebook})
+    kept = provenance.read(run.path)
+    assert kept.sent == {"x": {"type": "int"}} and kept.data == {"type": "int"} and "saved" not in kept.notebook
+    described(kept)
+
+
 @tried(30, 3000)
 def test_no_event_stops_the_keeper(count):
     run = finished()
