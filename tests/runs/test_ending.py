@@ -130,7 +130,8 @@ def test_another_session_of_its_number_is_not_touched(livy):
 
 
 def test_a_session_that_was_started_again_does_not_have_the_run(livy):
-    assert ending.end_run(orphan(livy.url).record()).outcome == "nothing"
+    ended = ending.end_run(orphan(livy.url).record())
+    assert ended.outcome == "nothing", ended.text
     assert "POST" in {method for method, *_ in livy.seen}, "it was asked"
 
 

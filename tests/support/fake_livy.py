@@ -9,10 +9,14 @@ import io
 import json
 import pickle
 import sys
+import threading
 import traceback
 
 from ddl_magics.clusters import shipping
 from support.stand_ins import Handler, StandIn
+
+#: `redirect_stdout` is for the whole process: two statements at once would mix what they print.
+_one_at_a_time = threading.Lock()
 
 #: What the runtime's `driver.remote` has besides the functions that are called.
 _REMOTE = """
@@ -132,7 +136,7 @@ class FakeLivy(StandIn):
     def _execute(self, code):
         printed = io.StringIO()
         try:
-            with contextlib.redirect_stdout(printed):
+            with _one_at_a_time, contextlib.redirect_stdout(printed):
                 eval(compile(code, "<statement>", "eval"), self.names)
             return {"status": "ok", "data": {"text/plain": "warning: something\n" + printed.getvalue()}}
         except Exception as error:

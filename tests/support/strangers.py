@@ -2,6 +2,7 @@
 
 A mutation keeps most of a file, so that what reads it gets far. The watch is an audit hook: Python tells it of each
 process that is started, each connection, each pickle that looks a class up, and each file that is written or removed.
+Threads of earlier tests are not watched: one may still look for its server.
 
     SEED=2 COUNT=5000 python -m pytest -m slow -s tests/history/test_bad_archives.py
 
@@ -16,6 +17,7 @@ import random
 import re
 import signal
 import sys
+import threading
 import traceback
 import zipfile
 from pathlib import Path
@@ -265,7 +267,7 @@ _NEVER = {
 
 
 def _hook(event, arguments):
-    if _watches and (event in _NEVER or event in _WRITES):
+    if _watches and (event in _NEVER or event in _WRITES) and threading.current_thread() not in _watches[-1].others:
         _watches[-1].saw(event, arguments)
 
 
@@ -280,6 +282,7 @@ class Watch:
         self.files = self.bytes = 0
         self.harm = []
         self.outcomes = {}
+        self.others = {*threading.enumerate()} - {threading.current_thread()}
 
     def each(self, count, make, read):
         """make(chance): a file's bytes, or {name: bytes} of a folder, where a link is a text.

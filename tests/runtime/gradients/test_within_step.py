@@ -1,5 +1,6 @@
 """What ranks exchange in the middle of a step, for losses and metrics of the whole batch. Ranks are threads here."""
 
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,7 @@ from support.channels import SentFrames
 from support.rings import ThreadRing, rank_on
 
 from ddl_magics.runtime.collectives.announcement import EPOCH
-from ddl_magics.runtime.gradients import masked_loss, reduce
+from ddl_magics.runtime.gradients import batch_loss, masked_loss, reduce, whole_metrics
 from ddl_magics.runtime.gradients.batch import LocalShare, Share
 from ddl_magics.runtime.gradients.batch_loss import BatchLoss, Loss, of_loss
 from ddl_magics.runtime.gradients.gathering import all_gather
@@ -44,6 +45,22 @@ class Step:
 
     def said(self):
         return [event["message"] for _, events in self.channel.sent for event in events]
+
+
+@pytest.fixture(autouse=True)
+def one_trial_at_a_time(monkeypatch):
+    """A trial changes classes of TensorFlow, which these ranks share."""
+    lock = threading.Lock()
+
+    def alone(trial):
+        def call(*args, **kwargs):
+            with lock:
+                return trial(*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(batch_loss, "try_loss", alone(batch_loss.try_loss))
+    monkeypatch.setattr(whole_metrics, "adds_up", alone(whole_metrics.adds_up))
 
 
 @pytest.fixture
@@ -296,14 +313,15 @@ def updated(step, kind, times=1):
 def test_a_metric_that_does_not_add_up_gets_the_rows_of_all(ring):
     found, _ = each(ring, lambda step: updated(step, Largest))
     assert found == [(OUTPUTS.max(), True)] * 3
-    found, _ = each(ring, lambda step: updated(step, Count, times=2))
-    assert found == [(6, False), (2, False), (4, False)]
+    # One after the other, as they exchange nothing: the trial of one would undo the update of another.
+    assert [updated(Step(rank), Count, times=2) for rank in ring.ranks] == [(6, False), (2, False), (4, False)]
     for error in each(ring, lambda step: updated(step, Largest), gather="no")[0]:
         assert "the metric 'largest' does not add up over workers, and --gather no forbids" in str(error)
 
 
 def test_where_ranks_have_batches_of_their_own_a_metric_is_only_reported(ring):
-    found, steps = each(ring, lambda step: updated(step, Largest), apart=True)
+    steps = [Step(rank, apart=True) for rank in ring.ranks]
+    found = [updated(step, Largest) for step in steps]
     assert found == [(step.outputs.max(), False) if step.outputs.max() > 0 else (0, False) for step in steps]
     assert [len(step.said()) for step in steps] == [1, 0, 0]
     assert "which is not what one process computes" in steps[0].said()[0]
@@ -335,7 +353,7 @@ def test_the_cell_s_own_all_reduce(ring, value):
 
 
 def test_one_worker_s_all_reduce_has_the_dtypes_of_several():
-    peers = SimpleNamespace(config=SimpleNamespace(workers=1, spec=SimpleNamespace(strategy="allreduce")))
+    peers = SimpleNamespace(config=SimpleNamespace(spec=SimpleNamespace(strategy="allreduce")), size=1)
     assert [reduce.allreduce(peers, True, op).dtype for op in ("sum", "mean")] == [np.int64, np.float64]
     assert reduce.allreduce(peers, np.float32(1.5), "mean").dtype == np.float32
 
