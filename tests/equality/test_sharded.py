@@ -46,18 +46,19 @@ def test_a_run_that_is_stopped_keeps_its_model(rank_pool):
 
 BY_SIZE = """
 import keras, numpy as np
-for megabytes in (90, 100):
+for megabytes, momentum in ((90, 0.9), (100, 0.9), (100, 0.0)):
     model = keras.Sequential([keras.Input((1000,)), keras.layers.Dense(megabytes * 256 * 1024 // 1001)])
-    model.compile(keras.optimizers.SGD(momentum=0.9), "mse")
+    model.compile(keras.optimizers.SGD(momentum=momentum), "mse")
     model.fit(np.ones((2, 1000), "float32"), np.ones((2, model.output_shape[1]), "float32"), batch_size=2, verbose=0)
-    print(megabytes, "MB:", type(model.optimizer.variables[-1]).__name__)
+    print(megabytes, "MB,", momentum, "of momentum:", type(model.optimizer.variables[-1]).__name__)
     del model  # else it is saved
 """
 
 
-def test_by_itself_an_update_is_sharded_that_is_large(rank_pool):
+def test_by_itself_an_update_is_sharded_that_is_large_and_has_a_state(rank_pool):
     logs = launch.finished(rank_pool(2), BY_SIZE).logs(0)
-    assert "90 MB: Variable" in logs and "100 MB: WholeState" in logs
+    assert "90 MB, 0.9 of momentum: Variable" in logs and "100 MB, 0.9 of momentum: WholeState" in logs
+    assert "100 MB, 0.0 of momentum: Variable" in logs
 
 
 @pytest.mark.slow

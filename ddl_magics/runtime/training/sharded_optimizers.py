@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ..collectives.announcement import CHECKPOINT
 from ..keras_types import Layer, Model, Optimizer, Variable, is_of_keras
-from .sharded_update import ShardedUpdate, WholeState, refusal
+from .sharded_update import ShardedUpdate, WholeState, refusal, states_of
 from .step_context import StepContext
 
 YES, NO = "yes", "no"
@@ -52,7 +52,7 @@ class ShardedOptimizers:
         """Before a fit with these callbacks of the cell: its optimizer is sharded when it is built, or not."""
         config, optimizer = self._context.config, getattr(model, "optimizer", None)
         asked = config.spec.shard_optimizer
-        if optimizer is None or asked == NO or not config.reduces_gradients or config.size == 1:
+        if optimizer is None or asked == NO or not config.reduces_gradients or config.size == 1 or config.regroups:
             return
         update = self.of(optimizer)
         if update is not None:
@@ -79,20 +79,26 @@ class ShardedOptimizers:
     ) -> None:
         object.__delattr__(optimizer, "build")
         layers = list(model._flatten_layers())
-        if self._context.config.spec.shard_optimizer != YES and not self._pays(layers, callbacks, variables):
+        if self._context.config.spec.shard_optimizer != YES and not self._pays(optimizer, layers, callbacks, variables):
             optimizer.build(variables)
             return
         looked_up = [layer for layer in layers if isinstance(layer, self._embedding_class)]
         whole_ids = {id(variable) for layer in looked_up for variable in layer.trainable_variables}
         self._updates[id(optimizer)] = ShardedUpdate(self._context.rank, optimizer, list(variables), whole_ids)
 
-    def _pays(self, layers: Sequence[Layer], callbacks: Sequence[Any], variables: Sequence[Variable]) -> bool:
-        """Whether it is sure to be right, as all code is Keras' own, and faster."""
+    def _pays(
+        self, optimizer: Optimizer, layers: Sequence[Layer], callbacks: Sequence[Any], variables: Sequence[Variable]
+    ) -> bool:
+        """Whether it is sure to be right, as all code is Keras' own, faster, and spares memory.
+
+        An optimizer without a state spares none: the buffer of the exchange is as large as the weights.
+        """
         collective = self._context.rank.peers.collective
         return (
             not collective.crosses_network
             and all(is_of_keras(type(part)) for part in [*layers, *callbacks])
             and (collective.size - 1) * sum(map(_bytes, variables)) >= LEAST_BYTES
+            and bool(states_of(optimizer, variables))
         )
 
     def variables(self, model: Model) -> list[WholeState] | None:

@@ -61,6 +61,17 @@ def refusal(optimizer: Optimizer) -> str:
     return ""
 
 
+def states_of(optimizer: Optimizer, variables: Sequence[Variable]) -> list[tuple[Variable, str]]:
+    """(variable, name of the state) of what an optimizer keeps for each variable, in its order.
+
+    It is found by building another optimizer like this one.
+    """
+    other = type(optimizer).from_config(optimizer.get_config())
+    with _states_made(other, makes=False) as made:
+        other.build(list(variables))
+    return [(reference, name) for reference, name, _ in made]
+
+
 class _State(NamedTuple):
     """What an optimizer remembers of variable `number`, by the name that it has for it: "momentum", for example."""
 
@@ -104,12 +115,9 @@ class ShardedUpdate:
         self._replace_methods()
 
     def _order_of_states(self, variables: Sequence[Variable]) -> list[_State]:
-        """The states in the order in which one process has them, found by building another optimizer like this one."""
+        """The states in the order in which one process has them."""
         numbers = {_key(variable): number for number, variable in enumerate(self._variables)}
-        other = type(self._optimizer).from_config(self._optimizer.get_config())
-        with _states_made(other, makes=False) as made:
-            other.build(list(variables))
-        return [_State(numbers[_key(reference)], name) for reference, name, _ in made]
+        return [_State(numbers[_key(reference)], name) for reference, name in states_of(self._optimizer, variables)]
 
     def _build(self) -> None:
         owners = {_key(target): (segment.number, segment.begin) for segment, target in self._targets.items()}
