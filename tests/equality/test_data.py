@@ -151,6 +151,7 @@ def test_two_workers_learn_of_transformed_windows(spark_cluster, folder, expecte
     assert_equal(learned(spark_cluster(2), way, folder, workers=2, batch_size=10_000).result, expected(way))
 
 
+@pytest.mark.slow
 def test_a_loop_over_data_whose_loss_is_a_sum(spark_cluster, folder):
     one, two = (
         learned(spark_cluster(2), "frame", folder, LOOP, strategy=strategy, workers=workers, batch_size=10_000).result

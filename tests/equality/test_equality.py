@@ -35,15 +35,19 @@ def learned(rank_pool):
     """
     parts = {name: (of, "float64") for name, of in {"float64": ALWAYS, "loops": LOOPS}.items()}
     parts |= {"synchronized": (SYNCHRONIZED, "float64"), "not synchronized": (NOT_SYNCHRONIZED + NOISY, "float64")}
-    parts["as on a GPU"] = (ON_GPU, "float64", comparison.AS_ON_GPU)
-    parts["in parts"] = (IN_PARTS, "float64", comparison.NOT_ON_GPU + comparison.IN_PARTS)
+    parts["in parts"] = (IN_PARTS, "float64", comparison.IN_PARTS)
     parts["silent"] = (SILENT, "float64", comparison.SILENCE)
     return comparison.learn_parts(rank_pool(2), parts, 2, seconds=700)
 
 
-@pytest.mark.parametrize("part", ["float64", "loops", "synchronized", "as on a GPU", "in parts"])
+@pytest.mark.parametrize("part", ["float64", "loops", "synchronized", "in parts"])
 def test_float64(learned, reference, part):
     comparison.check(learned[part], reference)
+
+
+@pytest.mark.slow
+def test_as_on_a_gpu(rank_pool, reference):
+    comparison.check(comparison.learn(rank_pool(2), ON_GPU, "float64", 2, comparison.AS_ON_GPU), reference)
 
 
 @pytest.mark.slow

@@ -6,7 +6,19 @@ from support import comparison
 pytestmark = pytest.mark.timeout(600)
 
 
-@pytest.mark.parametrize("workers", [pytest.param(2, marks=pytest.mark.slow), 3])
-def test_lengths_are_those_of_the_whole_batch(rank_pool, reference, workers):
+#: In a model, in one of ragged rows, and in a loop of the cell's own.
+ALWAYS = ("vectorized_in_the_model", "ragged_rows", "tape_of_ragged_rows")
+MORE = tuple(name for name in comparison.LENGTHS if name not in ALWAYS)
+
+
+@pytest.mark.parametrize(
+    ("workers", "names"),
+    [
+        (3, ALWAYS),
+        pytest.param(3, MORE, marks=pytest.mark.slow),
+        pytest.param(2, comparison.LENGTHS, marks=pytest.mark.slow),
+    ],
+)
+def test_lengths_are_those_of_the_whole_batch(rank_pool, reference, workers, names):
     """Three workers share out a last batch of two rows."""
-    comparison.check(comparison.learn(rank_pool(workers), comparison.LENGTHS, "float64", workers), reference)
+    comparison.check(comparison.learn(rank_pool(workers), names, "float64", workers), reference)

@@ -79,13 +79,12 @@ SILENCE = (
     "_exchange.GradientExchange.__call__ = lambda self, gradients, share: gradients\n"
 )
 
-#: Code before a cell that has gradients exchanged as those that lie on a GPU, and code that ends it.
+#: Code before a cell that has gradients exchanged as those that lie on a GPU.
 AS_ON_GPU = (
     "import sys\n"
     "_flat = next(m for n, m in sys.modules.items() if 'ddl_runtime' in n and n.endswith('.flat_exchange'))\n"
     "_flat.ALWAYS = True\n"
 )
-NOT_ON_GPU = "_flat.ALWAYS = None\n"
 
 #: The same for gradients that are too large for one buffer, as all are then.
 IN_PARTS = (

@@ -1,6 +1,6 @@
 """A notebook's `%ddl use livy` before a real Livy 0.7.1 on a real YARN: HDInsight's cluster mode, and client mode.
 
-A training in cluster mode, and one in client mode without Livy, are not slow; all else in this folder is.
+A training in cluster mode is not slow; all else in this folder is.
 
 In cluster mode the driver is in a container on a host that has neither the kernel's temporary folders nor Livy's.
 """
@@ -80,6 +80,7 @@ fit = model.fit(x, x[:, :1] - np.sin(x[:, 1:]), batch_size=48, shuffle=False, ep
 """
 
 
+@pytest.mark.slow
 def test_in_client_mode_two_workers_on_two_hosts_learn_what_one_process_learns(yarn):
     """Without Livy. It comes first, as the containers of a Livy session leave no room."""
     session = Session(yarn)

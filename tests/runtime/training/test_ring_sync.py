@@ -61,7 +61,10 @@ run_cases(['1'], 'float32')
 
 @pytest.mark.parametrize(
     ("method", "spec"),
-    [("average", {"strategy": "average"}), ("easgd", {"strategy": "allreduce", "rule": "easgd", "window": 1})],
+    [
+        ("average", {"strategy": "average"}),
+        pytest.param("easgd", {"strategy": "allreduce", "rule": "easgd", "window": 1}, marks=pytest.mark.slow),
+    ],
 )
 def test_workers_come_to_what_the_formula_says_and_are_as_accurate_as_one_process(
     rank_pool, digits_reference, method, spec
