@@ -54,7 +54,7 @@ def own_rows(start: int, count: int, order: DealOrder, rank: int) -> Iterator[Ra
 
 
 class FileShare:
-    """Makes the blobs of a rank's share. rows: made so far. notices: about the rows, once all are made, a line each."""
+    """Makes the blocks of a rank's share. rows: made so far. notices: a line each about the rows, once all are made."""
 
     def __init__(self, manifest: Manifest, rank: int) -> None:
         self._manifest, self._rank = manifest, rank
@@ -77,7 +77,7 @@ class FileShare:
         holding = [packing.holding(data, column, contents) for column, contents in sorted(self._holding)]
         return holding + packing.about_losses(data, self._losses, self._floatx)
 
-    def blobs(self) -> Iterator[bytes]:
+    def blocks(self) -> Iterator[share_files.Block]:
         """Raises `DataError`, one line, also for an exception of a file system or of pyarrow."""
         try:
             yield from self._tfrecord() if self._index["format"] == "tfrecord" else self._parquet()
@@ -86,17 +86,16 @@ class FileShare:
             reason = lines[0] if lines else type(error).__name__
             raise DataError("%s, %s" % (self._manifest["data"], reason)) from error
 
-    def _parquet(self) -> Iterator[bytes]:
+    def _parquet(self) -> Iterator[share_files.Block]:
         index = self._index
         for file_start, file in self._numbered():
             for batch_start, batch in parquet.rows(file, index["columns"], index["conditions"], file_systems.located):
                 start = file_start + batch_start
                 for name, indices, positions in own_rows(start, batch.num_rows, index["order"], self._rank):
-                    own_batch = batch.take(indices)
-                    values = [_values(parquet.batch_column(own_batch, c["name"]), c) for c in index["columns"]]
-                    yield self._blob(name, positions, values)
+                    values = [_values(parquet.batch_column(batch, c["name"]), indices, c) for c in index["columns"]]
+                    yield self._block(name, positions, values)
 
-    def _tfrecord(self) -> Iterator[bytes]:
+    def _tfrecord(self) -> Iterator[share_files.Block]:
         order = self._index["order"]
         for file_start, file in self._numbered():
             content, spans = tfrecord.indexed(file, file_systems.content)
@@ -106,7 +105,7 @@ class FileShare:
                 for name, indices, positions in own_rows(file_start + begin, count, order, self._rank):
                     examples = tfrecord.checked(content, spans[begin + indices], file["uri"])
                     values = self._decoded(examples, file["uri"], begin + indices)
-                    yield self._blob(name, positions, values)
+                    yield self._block(name, positions, values)
 
     def _numbered(self) -> Iterator[tuple[int, FileRows]]:
         """(number of its first row, file) of each file with rows."""
@@ -148,7 +147,7 @@ class FileShare:
             shapes.update({index: [] if len(indices) > 1 else tensor["shape"] for index in indices})
         return [shapes[index] for index in range(len(self._columns))]
 
-    def _blob(self, name: SetName, positions: npt.NDArray[np.int64], values: list[Any]) -> bytes:
+    def _block(self, name: SetName, positions: npt.NDArray[np.int64], values: list[Any]) -> share_files.Block:
         tensors = self._index["tensors"]
         arrays = packing.column_arrays(values, self._columns, tensors)
         report = packing.report_of(arrays, self._columns, tensors, checksum=0)
@@ -165,7 +164,7 @@ class FileShare:
                 raise ValueError("column %r: its lengths differ (%s and %s): pad or cut them to one length%s" % words)
         self.rows += len(positions)
         dealt = [array.astype(tensor["dtype"], copy=False) for array, tensor in zip(arrays, self._manifest["tensors"])]
-        return packing.encode({"set": name}, [positions, *dealt])
+        return {"set": name}, [positions, *dealt]
 
 
 def _lists(ragged: Any) -> list[Any]:
@@ -174,8 +173,13 @@ def _lists(ragged: Any) -> list[Any]:
     return [row if len(row) else None for row in np.split(ragged.flat_values.numpy(), stops)]
 
 
-def _values(array: parquet.Array, column: Column) -> Any:
-    """The values of a column, for `packing.column_arrays`."""
+def _values(array: parquet.Array, indices: npt.NDArray[np.int64], column: Column) -> Any:
+    """The values of a column in these rows, for `packing.column_arrays`."""
+    if column["dtype"] != "S" and not column["vector"] and not packing.is_of_lists(column):
+        numbers = packing.arrow_array(array, column)
+        if numbers is not None:
+            return numbers[indices]  # which is faster than pyarrow's `take`
+    array = array.take(indices)
     if column["vector"]:
         kinds, _, _, numbers = array.flatten()
         are_dense = kinds.to_numpy(zero_copy_only=False).all()
@@ -296,15 +300,15 @@ def finish(
 
 
 def _store(share: FileShare, folder: str, manifest: Manifest, rank: int, report_rows: Callable[[int], object]) -> None:
-    """report_rows: called with the rows made so far, before a blob of them is stored."""
+    """report_rows: called with the rows made so far, before a block of them is stored."""
 
-    def blobs() -> Iterator[bytes]:
-        for blob in share.blobs():
+    def blocks() -> Iterator[share_files.Block]:
+        for block in share.blocks():
             report_rows(share.rows)
-            yield blob
+            yield block
 
     try:
-        share_files.store(blobs(), folder, manifest, rank)
+        share_files.store_blocks(blocks(), folder, manifest, rank)
     except share_files.NoRoom as error:
         raise DataError(str(error)) from error
 

@@ -659,7 +659,7 @@ def arrow_array(values: Any, column: Column) -> np.ndarray | None:
         if values.null_count or not len(values):
             return None
         if hasattr(values, "offsets"):
-            lengths = np.diff(values.offsets.to_numpy())
+            lengths = np.diff(numbers_of_arrow(values.offsets, column))
             if "pad" in column or "ragged" in column:
                 return lists_of_arrow(values.flatten(), lengths.astype(np.int64), column)
             if not lengths[0] or (lengths != lengths[0]).any():
@@ -676,7 +676,13 @@ def arrow_array(values: Any, column: Column) -> np.ndarray | None:
 
 
 def numbers_of_arrow(values: Any, column: Column) -> np.ndarray:
-    """The numbers of a pyarrow.Array; Arrow has decimals as objects."""
+    """The numbers of a pyarrow.Array without missing values; Arrow has decimals as objects.
+
+    `to_numpy` imports pandas, with which a process that reads Parquet takes twice as long to start.
+    """
+    dtype = np.dtype(values.type.to_pandas_dtype())
+    if dtype.kind in "iuf" and len(values):
+        return np.frombuffer(values.buffers()[1], dtype, len(values), values.offset * dtype.itemsize)
     array: np.ndarray = values.to_numpy(zero_copy_only=False)
     return array.astype(_widest(column["dtype"])) if array.dtype == object else array
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 SETS: Tuple[SetName, ...] = ("train", "validation")
 #: Bytes that are left free on a disk, for Spark and for what the cell writes.
 SPARE_BYTES = 64 << 20
+#: Some rows of a rank: a header that names their set, and their positions in its share, then the tensors.
+Block = Tuple[Mapping[str, Any], packing.Arrays]
 
 
 class NoRoom(Exception):
@@ -228,7 +230,14 @@ def _create(name: str, dtype: np.dtype[Any], shape: List[int]) -> Tuple[Any, boo
 def store(
     blobs: Iterable[bytes], folder: str, manifest: Manifest, rank: int, environment: Mapping[str, str] = os.environ
 ) -> None:
-    """Write the `blobs` of a rank, in any order, to files in `folder`. environment: of the rank's process.
+    """`store_blocks`, of blobs that `packing.encode` made."""
+    store_blocks(map(packing.decode, blobs), folder, manifest, rank, environment)
+
+
+def store_blocks(
+    blocks: Iterable[Block], folder: str, manifest: Manifest, rank: int, environment: Mapping[str, str] = os.environ
+) -> None:
+    """Write the blocks of a rank, in any order, to files in `folder`. environment: of the rank's process.
 
     Raises `NoRoom`, for numbers before the first row is written; RuntimeError where rows of the share are missing or
     came twice.
@@ -237,8 +246,7 @@ def store(
     floatx = floatx_of(manifest, environment)
     with _storage_errors(manifest, folder):
         sets = {name: _Files(folder, manifest, name, rank, floatx) for name in SETS}
-    for blob in blobs:
-        header, (rows, *arrays) = packing.decode(blob)
+    for header, (rows, *arrays) in blocks:
         with _storage_errors(manifest, folder):
             if "classes" in header:
                 _write_starts(starts_path(folder, header["set"]), rows, header["classes"], manifest)

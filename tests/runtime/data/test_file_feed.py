@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 
 import numpy as np
@@ -98,7 +99,7 @@ def read_own(place, manifest, rank):
     if manifest["files"]["format"] == "tfrecord":
         return file_share.finish(None, manifest, place, rank, lambda: False, lambda rows, seconds: None)
     share = file_share.FileShare(manifest, rank)
-    share_files.store(share.blobs(), place, manifest, rank)
+    share_files.store_blocks(share.blocks(), place, manifest, rank)
     return share.notices
 
 
@@ -279,6 +280,16 @@ def test_the_process_that_reads_a_share_says_why_it_cannot(described, tmp_path):
     reading = file_share.Reading(manifest, str(tmp_path), 0, 1)
     message = one_line(DataError, reading.wait, lambda: False, lambda rows, seconds: None)
     assert message == f"file://{path}, column 'x': it has empty values (null): fill them or drop their rows first"
+
+
+def test_numbers_are_read_without_pandas(spark, written, tmp_path):
+    """Its import would take as long as the start of the process that reads them."""
+    _, made = prepared(spark, spec(data=written, features=["i", "x", "z", "u", "a"], workers=1))
+    (tmp_path / "manifest.json").write_text(json.dumps(made.manifest))
+    command = [sys.executable, "-X", "importtime", "-m", file_share.__name__, "manifest.json", "share", "0"]
+    read = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    assert json.loads(read.stdout.splitlines()[-1])["rows"] == ROWS
+    assert "pyarrow" in read.stderr and "pandas" not in read.stderr
 
 
 def test_nan_has_a_notice(described, tmp_path):

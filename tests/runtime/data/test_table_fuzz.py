@@ -144,8 +144,10 @@ def dataset(frame, way, folder, spark):
     blobs = dealt.rdd.glom().collect() if dealt else [()] * 2
     for rank in range(2):
         place = str(folder / str(rank))
-        rows = blobs[rank] if dealt else file_share.FileShare(manifest, rank).blobs()
-        share_files.store(rows, place, manifest, rank)
+        if dealt:
+            share_files.store(blobs[rank], place, manifest, rank)
+        else:
+            share_files.store_blocks(file_share.FileShare(manifest, rank).blocks(), place, manifest, rank)
     return [
         batch
         for rank in range(2)

@@ -209,7 +209,7 @@ def test_a_list_of_another_length_is_refused_or_padded(spark, tmp_path):
     ddl_magics.write_tfrecord(frame, f"file://{tmp_path}/t.tfrecord")
     options = spec(data=f"file://{tmp_path}/t.tfrecord", features=["a"], label="id", workers=1)
     _, made = prepared(spark, options)
-    own = one_line(DataError, lambda: list(file_share.FileShare(made.manifest, 0).blobs()))
+    own = one_line(DataError, lambda: list(file_share.FileShare(made.manifest, 0).blocks()))
     line = "column 'a': its lengths differ (1 and 2): pad or cut them to one length, as --pad a=LENGTH does"
     assert own == f"{options.data}, {line}"
     for length in (1, 3):
