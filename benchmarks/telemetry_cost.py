@@ -12,7 +12,8 @@ A block is one epoch; a pair is two neighbouring blocks, one with telemetry, and
 samples per step: the wall time on rank 0, the CPU time of both ranks and of this process, and of that what is spent in
 telemetry: in the ranks' functions that report, and in this process. The first two differ from block to block by more
 than telemetry takes, whose cost is their difference. The third is counted in each block; what telemetry does to caches
-is not in it. CPU time is the most that can be lost where supervisor, driver and workers share all cores, as here.
+is not in it. It comes by the clock, so that it is also given per second: its share of a step grows where other work
+makes steps longer. CPU time is the most that can be lost where supervisor, driver and workers share all cores, as here.
 """
 
 from __future__ import annotations
@@ -138,7 +139,9 @@ def main(arguments: list[str] | None = None) -> None:
         "cpu": "more CPU time with telemetry, by pair",
         "telemetry": "CPU time spent in telemetry, of all",
     }
-    print(report.spread({names[field]: values for field, values in shares.items()}, "%"))
+    print(report.spread({names[field]: values for field, values in shares.items()}, "%"), "\n")
+    a_second = {"CPU time spent in telemetry": [1000 * block.telemetry / block.time for block in on]}
+    print(report.spread(a_second, "ms per second of training"))
     goals = []
     for field, values in shares.items():
         low, high = report.median_interval(values)

@@ -12,7 +12,7 @@ import signal
 import time
 from typing import NamedTuple
 
-from .telemetry import children, proc_text
+from .telemetry import children, proc_text, stat_fields
 
 #: Asks for the stack; 0 where there are no such signals. No library is known to use it. Its default action would end a
 #: process, so see `_catches`.
@@ -34,17 +34,17 @@ _WORDS = {
 
 
 class ProcessState(NamedTuple):
-    """pid: its number. letter: as in `ps`. channel: the kernel's function in which it waits, or "". swapped: bytes."""
+    """pid: its number. letter: as in `ps`. Its text reads more of the process: where it waits, what is swapped out."""
 
     pid: int
     letter: str
-    channel: str
-    swapped: int
 
     def __str__(self) -> str:
-        details = "state " + self.letter + (", in " + self.channel if self.channel else "")
+        channel = proc_text(self.pid, "wchan")
+        swapped_bytes = int(_status(self.pid).get("VmSwap", "0").split()[0]) * 1024
+        details = "state " + self.letter + (", in " + channel if channel not in ("", "0") else "")
         text = "process %d %s (%s)" % (self.pid, _WORDS.get(self.letter, "does not run"), details)
-        return text + ("; %.1f GB of it are swapped out" % (self.swapped / 1e9) if self.swapped >= 1e8 else "")
+        return text + ("; %.1f GB of it are swapped out" % (swapped_bytes / 1e9) if swapped_bytes >= 1e8 else "")
 
 
 def read(pid: int, with_children: bool = False) -> ProcessState | None:
@@ -54,12 +54,8 @@ def read(pid: int, with_children: bool = False) -> ProcessState | None:
 
 
 def _read(pid: int) -> ProcessState | None:
-    status = _status(pid)
-    if "State" not in status:
-        return None
-    swapped = int(status.get("VmSwap", "0").split()[0]) * 1024
-    channel = proc_text(pid, "wchan")
-    return ProcessState(pid, status["State"][0], "" if channel == "0" else channel, swapped)
+    fields = stat_fields(pid)
+    return ProcessState(pid, fields[0]) if fields else None
 
 
 def _status(pid: int) -> dict[str, str]:

@@ -23,16 +23,21 @@ _SLOWED_BY = {"heat": "it is too hot", "power": "its host does not give it enoug
 def proc_text(pid: int | str, name: str) -> str:
     """The text of a file of /proc/PID; "" where it cannot be read: the process is gone, not ours, or on no Linux."""
     try:
-        with open("/proc/%s/%s" % (pid, name), errors="replace") as file:
-            return file.read()
+        # Of a file so short, the buffer and the decoder of `open` would cost as much as reading it.
+        with open("/proc/%s/%s" % (pid, name), "rb", buffering=0) as file:
+            return file.read().decode(errors="replace")
     except OSError:
         return ""
 
 
-def _stat(pid: int) -> tuple[float, int]:
-    """(CPU seconds used so far, resident bytes) of a process, from /proc/PID/stat; OSError when it has ended."""
-    with open("/proc/%d/stat" % pid) as file:
-        fields = file.read().rsplit(")", 1)[1].split()
+def stat_fields(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat from the process's state on; none when it is gone."""
+    return proc_text(pid, "stat").rpartition(")")[2].split()
+
+
+def _use(pid: int) -> tuple[float, int]:
+    """(CPU seconds used so far, resident bytes) of a process; IndexError or ProcessLookupError when it has ended."""
+    fields = stat_fields(pid)
     pages = int(fields[21])
     if fields[0] in "ZX" or not pages:  # it is ending: it has given its memory back, or waits for its parent
         raise ProcessLookupError(pid)
@@ -54,7 +59,7 @@ class ProcessSampler:
     def sample(self) -> tuple[float, int] | None:
         """(CPU in percent of one core since the last call, resident bytes); None at first and after its end."""
         try:
-            uses = [_stat(pid) for pid in [self._pid] + (children(self._pid) if self._with_children else [])]
+            uses = [_use(pid) for pid in [self._pid] + (children(self._pid) if self._with_children else [])]
         except (OSError, ValueError, IndexError):
             return None
         cpu_seconds, memory = sum(cpu for cpu, _ in uses), sum(resident for _, resident in uses)

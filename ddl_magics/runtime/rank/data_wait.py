@@ -46,8 +46,8 @@ class DataWait:
                 setattr(gen_dataset_ops, name, self._counted(original))
 
     def sums(self) -> Sums:
-        """Of all that has been counted. Takes some 20 microseconds."""
-        reads, steps = (0.0 if variable is None else float(variable.numpy()) for variable in (self._reads, self._steps))
+        """Of all that has been counted. Between steps this takes some 0.3 ms: their data have displaced the code."""
+        reads, steps = (0.0 if sum_ is None else float(value_of(sum_)) for sum_ in (self._reads, self._steps))
         return Sums(self.outside_graphs + reads, steps)
 
     def timed_step(self, step: Operation, batch: Any, written: Callable[[], list[Tensor]]) -> Any:
@@ -90,6 +90,13 @@ class DataWait:
         finished, values = _after(values)
         self._reads.assign_add(finished - began)
         return values
+
+
+def value_of(variable: Tensor) -> Any:
+    """The number in a tf.Variable. `variable.numpy()` takes twice as long."""
+    import tensorflow as tf
+
+    return tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=variable.dtype).numpy()
 
 
 def _after(values: Any) -> tuple[Tensor, Any]:
