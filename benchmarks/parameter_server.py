@@ -6,7 +6,8 @@ An exchange is the commit of an update of 2.8 or 25 MB by a worker, and the new 
 nothing else, so this is the most that a server can do, and more than a training asks for. Ours has 1 or 2 shards. All
 processes of a variant run from the beginning to the end. A block is one second of one number of workers and one size,
 and in each round every variant has one block of each. A sample is the exchanges per second of a block; GB/s are the
-bytes of commits and centres. The goals are ratios of medians.
+bytes of commits and centres. CPU ms are those of server and workers for an exchange, which depend less on other work
+of the machine. The goals are ratios of medians.
 
 TensorFlow's processes are started for each number of workers, up to 8, as more would not fit into memory. They have
 rounds of their own.
@@ -24,7 +25,7 @@ from typing import NamedTuple
 
 from ddl_magics.runtime.transport.credentials import Credentials
 
-from .harness import command, report
+from .harness import command, cpu_time, report
 from .harness.free_ports import free_addresses
 from .harness.json_process import ROOT, JsonProcess, ask, close, module_command
 from .harness.rounds import rotated
@@ -56,10 +57,14 @@ class Rate(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """Variant -> exchanges per second, a sample for each round; and variant -> the seconds of all exchanges."""
+    """Variant -> exchanges per second, a sample for each round; the seconds of all exchanges; and CPU seconds of one.
+
+    cpu: of server and workers together, a sample for each round; none of TensorFlow.
+    """
 
     rates: dict[str, list[float]]
     seconds: dict[str, list[float]]
+    cpu: dict[str, list[float]]
 
 
 class Team:
@@ -101,7 +106,7 @@ def variant(model: str, workers: int, name: str) -> str:
 
 
 def measure(counts: Sequence[int], rounds: int, seconds: float) -> Samples:
-    samples = Samples(defaultdict(list), defaultdict(list))
+    samples = Samples(defaultdict(list), defaultdict(list), defaultdict(list))
     most = max(counts)
     teams = {OURS: Team("ours", 1, most), OURS_TWO: Team("ours", 2, most), PICKLED: Team("pickled", 1, most)}
     for model, layers in MODELS.items():
@@ -111,7 +116,10 @@ def measure(counts: Sequence[int], rounds: int, seconds: float) -> Samples:
         for number in range(rounds):
             for workers in counts:
                 for name in rotated(teams, number):
+                    before = cpu_time.so_far()
                     rate = teams[name].block(workers, seconds)
+                    spent = cpu_time.so_far() - before
+                    samples.cpu[variant(model, workers, name)].append(spent / len(rate.seconds))
                     samples.rates[variant(model, workers, name)].append(rate.per_second)
                     samples.seconds[variant(model, workers, name)] += rate.seconds
                     _show(number, variant(model, workers, name), rate.per_second)
@@ -148,14 +156,15 @@ def _tensorflow(workers: int, seconds: float) -> list[float]:
 
 
 def table(samples: Samples) -> str:
-    """Of each variant: the median over rounds, and the 95 % quantile of all exchanges."""
+    """Of each variant: medians over rounds, and the 95 % quantile of all exchanges."""
     rows = []
     for name, rates in samples.rates.items():
         size = 4 * sum(MODELS[name.split(", ")[0]])
         late = report.quantile(samples.seconds[name], 0.95) * 1e3 if name in samples.seconds else "-"
+        cpu = median(samples.cpu[name]) * 1e3 if name in samples.cpu else "-"
         speed = median(rates) * 2 * size / 1e9
-        rows.append((name, len(rates), median(rates), min(rates), max(rates), speed, late))
-    return report.table(("", "rounds", "exchanges/s", "least", "most", "GB/s", "p95 ms"), rows)
+        rows.append((name, len(rates), median(rates), min(rates), max(rates), speed, late, cpu))
+    return report.table(("", "rounds", "exchanges/s", "least", "most", "GB/s", "p95 ms", "CPU ms"), rows)
 
 
 def goals(rates: Mapping[str, list[float]]) -> list[report.Goal]:

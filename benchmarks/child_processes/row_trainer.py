@@ -1,10 +1,10 @@
 """Trains a linear model, an epoch for each message, on a worker's rows.
 
-    python -m benchmarks.child_processes.row_trainer share | rows
+    python -m benchmarks.child_processes.row_trainer share | rows | batch
 
 share: `fit` on the runtime's dataset of the files of a message's folder. rows: as trainers on RDDs do, which get rows
-of Python: lists of a batch's rows, NumPy arrays of them, `train_on_batch`. The rows are in memory as tuples before. The
-answer is the `Times` of cnn_keras.py.
+of Python: lists of a batch's rows, NumPy arrays of them, `train_on_batch`. The rows are in memory as tuples before.
+batch: `fit` on the first batch of rows, again and again. The answer is the `Times` of cnn_keras.py.
 """
 
 import json
@@ -16,6 +16,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from ddl_magics.runtime.data import rank_data
 
@@ -52,6 +53,22 @@ def of_rows(folder: Path, batch: int) -> Callable[[], int]:
     return epoch
 
 
+def of_batch(folder: Path, batch: int) -> Callable[[], int]:
+    x, y = (np.load(folder / f"train-{index}.npy", mmap_mode="r") for index in range(2))
+    steps = -(-len(x) // batch)
+    dataset = tf.data.Dataset.from_tensors((x[:batch], y[:batch])).repeat(steps)
+    model = make_model(x.shape[1])
+
+    def epoch() -> int:
+        model.fit(dataset, verbose=0)
+        return steps * batch
+
+    return epoch
+
+
+WAYS = {"share": of_share, "rows": of_rows, "batch": of_batch}
+
+
 def serve(way: str) -> None:
     """Answer messages until standard input ends."""
     epochs: dict[str, Callable[[], int]] = {}
@@ -59,7 +76,7 @@ def serve(way: str) -> None:
         reading = json.loads(line)
         folder = reading["folder"]
         if folder not in epochs:
-            epochs[folder] = (of_share if way == "share" else of_rows)(Path(folder), reading["batch"])
+            epochs[folder] = WAYS[way](Path(folder), reading["batch"])
         cpu, seconds = time.process_time(), time.monotonic()
         rows = epochs[folder]()
         times = {"cpu": time.process_time() - cpu, "seconds": time.monotonic() - seconds, "rows": rows}
