@@ -6,7 +6,18 @@ from collections.abc import Iterable, Sequence
 
 from ddl_magics.runtime.wording import COLOUR, counted, in_bytes
 
-__all__ = ["aligned", "counted", "first_line", "in_bytes", "nearest", "plain", "quoted", "visible", "visible_print"]
+__all__ = [
+    "aligned",
+    "counted",
+    "counted_workers",
+    "first_line",
+    "in_bytes",
+    "nearest",
+    "plain",
+    "quoted",
+    "visible",
+    "visible_print",
+]
 
 #: Maximum number of characters of a text in a message.
 MAX_QUOTED = 80
@@ -14,6 +25,11 @@ MAX_QUOTED = 80
 _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 #: The same, but for colours and what goes back within a line, as progress bars do.
 _STEERING_PRINT = re.compile(rf"(?P<harmless>{COLOUR}|[\r\b])|{_STEERING.pattern}")
+
+
+def counted_workers(maximum: int, minimum: int | None = None) -> str:
+    """ "2 workers", or of --workers 2..4 "2..4 workers"."""
+    return counted(maximum, "worker") if minimum is None else f"{minimum}..{maximum} workers"
 
 
 def quoted(text: str) -> str:

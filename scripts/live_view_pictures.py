@@ -48,6 +48,8 @@ player.view.feed([run.log(0, "learning rate 0.00100 → 0.00050 (ReduceLROnPlate
 
 CARD = "\nplayer.view.widget.form = 'card'\n"
 
+#: A worker dies, and another one joins.
+ELASTIC = "4, gpus=0, steps=120, epochs=8, groups={0.3: [0, 1, 3], 0.55: [0, 1, 3, 4]}"
 FOUR = "4, gpus=3, slow={2: 1.8}"
 TWO = "2, gpus=0, steps=120, epochs=8"
 WAIT = 'run.state("WAITING", "2 of 4 executors after 12 s: they are being started", ready=2, needed=4)'
@@ -63,6 +65,8 @@ PICTURES = {
     "live-view-narrow": (train(FOUR, end=TALK), 560, False),
     "live-view-failed": (train(FOUR, 0.3, "player.play(run.fail(1))"), 1180, False),
     "live-view-finished": (train(FOUR, 1.0, "player.play(run.end())"), 1180, False),
+    "live-view-workers-light": (train(ELASTIC), 1180, False),
+    "live-view-workers-dark": (train(ELASTIC), 1180, True),
     "live-view-ps": (train('4, gpus=2, strategy="ps", slow={3: 2.1}'), 1180, False),
     "card-light": (train(FOUR, end=CARD), 1180, False),
     "card-dark": (train(FOUR, end=CARD), 1180, True),

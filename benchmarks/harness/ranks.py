@@ -39,6 +39,7 @@ class Ranks:
         hosts: each rank is on one of them, and the ranks exchange gradients through their links.
         compression: as in --compression, or None.
         shard_optimizer: as in --shard-optimizer, or None.
+        may_leave: as with --workers MIN..MAX. None does here.
 
     Attributes:
         processes: of the ranks, by rank.
@@ -56,10 +57,12 @@ class Ranks:
         hosts: Hosts | None = None,
         compression: str | None = None,
         shard_optimizer: str | None = None,
+        may_leave: bool = False,
     ) -> None:
         self._cell, self._size, self._strategy, self._rule = cell, size, strategy, rule
         self._on_events, self._hosts = on_events, hosts
         self._compression, self._shard_optimizer = compression, shard_optimizer
+        self._may_leave = may_leave
         self._environment = {**environment, "KERAS_BACKEND": "tensorflow"}
         self._addresses: dict[int, wire.Address] = {}
         self._channels: list[wire.Channel] = []
@@ -101,6 +104,7 @@ class Ranks:
                 cell=self._cell,
                 strategy=self._strategy,
                 workers=self._size,
+                min_workers=1 if self._may_leave else None,
                 seed=11,
                 rule=self._rule,
                 compression=self._compression,

@@ -51,7 +51,7 @@ SHOW_KEYS = {
     **values.RUN,
     "failure": "of a failed run: kind, rank, host, message, traceback; else null",
     "history": "name -> list of values per epoch, of the last fit",
-    "ranks": "of each rank its rank, host, pid, device, samples/s, state",
+    "ranks": "of each rank its rank, host, pid, device, samples/s, state, from, until",
     "files": "name -> size in bytes, of the files that the cell has written",
     "damage": "what is missing of the stored run, or empty",
     **{key: f"of a search: {values.SEARCH[key]}" for key in values.SEARCH if key not in values.RUN},

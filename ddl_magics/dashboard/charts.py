@@ -1,7 +1,7 @@
 """The charts of a run as plain numbers of bounded size, drawn by the figure and by the static block."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import Literal
 
@@ -47,11 +47,15 @@ def history_of(events: Iterable[RawEvent]) -> History:
 
 
 def charts(history: History) -> list[Chart]:
-    """The loss, the other metrics, samples/s of the job, and the GPUs (else the CPUs) of the ranks."""
+    """The loss, the other metrics, samples/s of the job, the number of workers where they come and go, and the GPUs
+    (else the CPUs) of the ranks."""
     names = sorted(history.metrics(), key=lambda name: name != "loss")[:METRIC_CHARTS]
     drawn_charts = [_metric(history, name) for name in names]
     if "rate" in history.series:
         drawn_charts.append(Chart("samples/s", "seconds", (_line("samples/s", "plain", history.series["rate"]),)))
+    if "workers" in history.series:
+        line = _line("workers", "plain", history.series["workers"])
+        drawn_charts.append(Chart("workers", "seconds", (_stepped(line),)))
     for key, title in (("gpu:", "GPU %"), ("cpu:", "CPU %")):
         lines = [
             _line(_rank_title(name.removeprefix(key)), "plain", series)
@@ -107,6 +111,12 @@ def _epochs(history: History, steps: list[float]) -> list[float] | None:
 def _line(name: str, style: Style, series: Series, x: list[float] | None = None) -> Line:
     xs = [_round(value) for value in (series.x if x is None else x)]
     return Line(name, style, xs, [None if isnan(value) else _round(value) for value in series.y])
+
+
+def _stepped(line: Line) -> Line:
+    """The line as steps: a value holds until the next one."""
+    points = [(x, y) for i, x in enumerate(line.x) for y in dict.fromkeys(line.y[max(i - 1, 0) : i + 1])]
+    return replace(line, x=[x for x, _ in points], y=[y for _, y in points])
 
 
 def _rank_title(key: str) -> str:

@@ -3,7 +3,7 @@
 The size is bounded, however long the run. Pure: no thread, no widget, no clock. Unknown kinds of events are ignored.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite, isnan
 from statistics import median
 from typing import Any
@@ -36,6 +36,9 @@ DEVICES = ("gpu", "cpu", "memory", "data")
 #: The file of the first model that was trained in the cell.
 MODEL = "model-0.keras"
 
+#: Lines that are no means: a merged point has its newest value.
+_NEWEST = ("epoch", "seconds", "samples", "workers")
+
 SPREAD: dict[str, Callable[[Iterable[float]], float]] = {"low": min, "median": median, "high": max}
 
 
@@ -43,12 +46,14 @@ class History:
     """What a view shows of a run.
 
     Attributes:
-        ranks: number of workers.
+        ranks: number of workers, the most where they come and go.
+        members: the ranks that train together, where ranks come and go; none before the training, and between attempts.
         series: lines of the charts by key. Over the chief's steps: "metric:NAME" (the job's running values; those of
             rank 0's model in an ensemble), "epochs:NAME" (the job's exact value of each epoch), "epoch" (epochs done),
             "samples" (rows that all ranks have trained) and "seconds" (since `created`); for each of `SPREAD`
             "SPREAD:NAME", and "RANK:NAME": of several ranks' own running values. Over seconds since `created`:
-            "rate" (samples/s of the job), and for each of `DEVICES` "DEVICE:RANK", or "DEVICE:" and each of `SPREAD`.
+            "rate" (samples/s of the job), "workers" (that train, where ranks come and go), and for each of `DEVICES`
+            "DEVICE:RANK", or "DEVICE:" and each of `SPREAD`.
         latest: newest value of each metric.
         fetching: progress of the file that is being fetched from the cluster; empty if there is none.
         has_model: a trained model is, or will be, among the run's files.
@@ -67,6 +72,7 @@ class History:
         self.created: float | None = None
         self.started: float | None = None
         self.ended: float | None = None
+        self.members: list[int] | None = None
         self.workers: dict[int, Worker] = {}
         self.series: dict[str, Series] = {}
         self.latest: dict[str, float] = {}
@@ -128,7 +134,7 @@ class History:
 
     def _line(self, key: str, points: int = POINTS) -> Series:
         if key not in self.series:
-            self.series[key] = Series(points, keep="last" if key in ("epoch", "seconds", "samples") else "mean")
+            self.series[key] = Series(points, keep="last" if key in _NEWEST else "mean")
         return self.series[key]
 
     def _metric(self, name: str, x: float, value: float | None, count: int) -> None:
@@ -150,6 +156,20 @@ class History:
         self.ended = event.time if over else None  # a lost run may be attached again
         if over and self._samples:  # includes rows that other ranks reported after the chief
             self._line("samples").add(self._position, self._samples)
+        if self.members is not None:
+            self._on_state_of_group(event)
+
+    def _on_state_of_group(self, event: ev.State) -> None:
+        if event.state == ev.RUNNING:
+            self.logs.add(ev.JOB, "info", event.message)  # who has come or gone
+        else:
+            self.members = []
+
+    def _on_group(self, event: ev.Group) -> None:
+        self.members = event.members
+        self._chief = min(event.members, default=self._chief)
+        for worker in self.workers.values():
+            worker.regroup(event.members)
 
     def _on_artifact(self, event: ev.Artifact) -> None:
         if event.uri is None:
@@ -206,7 +226,7 @@ class History:
         worker.add_steps(event)
         self._count_samples(event)
         self._running.add(event)
-        if worker.steps and (self._chief is None or worker.rank < self._chief):
+        if worker.steps and not worker.has_left and (self._chief is None or worker.rank < self._chief):
             self._chief = worker.rank
         if event.rank == (self._chief or 0):
             self._advance(event)
@@ -244,10 +264,12 @@ class History:
         """Add the ranks' own values of a metric."""
         if f"low:{name}" not in self.series and sum(key.startswith("low:") for key in self.series) >= MAX_RANK_METRICS:
             return
+        values = {rank: value for rank, value in values.items() if not self.workers[rank].has_left}
         finite = [value for value in values.values() if value is not None]
         lines = {spread: of(finite) if finite else None for spread, of in SPREAD.items()}
         if self.ranks <= MAX_RANK_LINES:
-            lines |= {str(rank): values.get(rank) for rank in range(self.ranks)}
+            # A rank that joins has a number beyond those of the first.
+            lines |= {str(rank): values.get(rank) for rank in {*range(self.ranks), *values} if rank < MAX_RANK_LINES}
         for line_name, value in lines.items():
             self._line(f"{line_name}:{name}", RANK_POINTS).add(self._position, value, count)
 
@@ -293,9 +315,12 @@ class History:
         seconds = self.seconds(time)
         if self._set_rate(time) > 0:
             self._line("rate").add(seconds, self.rate)
+        if self.members:
+            self._line("workers").add(seconds, len(self.members))
+        present = {rank: worker for rank, worker in sorted(self.workers.items()) if not worker.has_left}
         for name in DEVICES:
-            self._devices(name, seconds)
-        self.frames.add(seconds, self.workers.values())
+            self._devices(name, seconds, present)
+        self.frames.add(seconds, present.values())
 
     def _set_rate(self, time: float) -> float:
         """The sum of what the table of the workers has; the last one stays. Returns that of this time."""
@@ -305,8 +330,8 @@ class History:
             self.peak = max(self.peak or 0.0, rate)
         return rate
 
-    def _devices(self, name: str, seconds: float) -> None:
-        values = {rank: getattr(worker, name) for rank, worker in sorted(self.workers.items())}
+    def _devices(self, name: str, seconds: float, workers: Mapping[int, Worker]) -> None:
+        values = {rank: getattr(worker, name) for rank, worker in workers.items()}
         measured = {rank: value for rank, value in values.items() if not isnan(value)}
         if not measured:
             return
@@ -315,4 +340,5 @@ class History:
                 self._line(f"{name}:{spread}").add(seconds, of(measured.values()))
         else:
             for rank, value in measured.items():
-                self._line(f"{name}:{rank}").add(seconds, value)
+                if rank < MAX_RANK_LINES:
+                    self._line(f"{name}:{rank}").add(seconds, value)

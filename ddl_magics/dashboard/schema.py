@@ -90,9 +90,9 @@ DEFINITIONS: dict[str, Schema] = {
     "SeriesKey": {
         "type": "string",
         "description": "names a line of a chart, see `History.series`",
-        "pattern": r"^((metric|epochs):[\s\S]*|epoch|seconds|samples|rate|"
+        "pattern": r"^((metric|epochs):[\s\S]*|epoch|seconds|samples|rate|workers|"
         rf"({'|'.join(DEVICES)}):(\d+|{'|'.join(SPREAD)})|({'|'.join(SPREAD)}|\d+):[\s\S]*)$",
-        "tsType": "`${'metric' | 'epochs'}:${string}` | 'epoch' | 'seconds' | 'samples' | 'rate' | "
+        "tsType": "`${'metric' | 'epochs'}:${string}` | 'epoch' | 'seconds' | 'samples' | 'rate' | 'workers' | "
         "`${Device}:${number | Spread}` | `${number | Spread}:${string}`",
     },
     "Column": {"enum": list(COLUMNS), "description": "a column of a row, see `Worker`"},
@@ -105,10 +105,12 @@ DEFINITIONS: dict[str, Schema] = {
     ),
     "LogLine": _tuple("rank (-1: the job), level, text", _integer(), reference("LogLevel"), _text()),
     "RunInfo": _object(
+        ("min_workers",),
         id=_text(),
         name=_text(),
         strategy=_text("value of --strategy"),
-        workers=_integer(),
+        workers=_integer("the most, where they come and go"),
+        min_workers=_nullable(_integer("the least, where they come and go")),
         cluster=_text("description of the cluster"),
         waiting=_flag("the cell blocks until the run ends; only the notebook's interrupt button can stop it"),
     ),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime.events import FAILED, FINISHED, LOST, TERMINAL, RawEvent
-from ..runtime.wording import counted
+from ..wording import counted, counted_workers
 from . import monitor
 from .charts import Chart, charts, history_of
 from .history import History
@@ -22,6 +22,7 @@ from .next_step import Reach, next_step
 from .state_words import state_word
 from .svg import FAINT, colour, image, svg
 from .text import duration
+from .workers import LEFT
 
 #: MIME type for a renderer of runs: the id, the name and the state.
 RUN_TYPE = "application/vnd.ddl-magics.run+json"
@@ -66,8 +67,8 @@ def static_bundle(run: Mapping[str, Any], events: Iterable[RawEvent]) -> dict[st
     """The MIME bundle of a run: `RUN_TYPE`, HTML and plain text; at most `MAX_BYTES`.
 
     Args:
-        run: id, name, strategy, workers, cluster, state, created, ended (seconds since the epoch), failure, and whether
-            it is attachable; what is missing or None, except the id, is taken from the events.
+        run: id, name, strategy, workers, min_workers, cluster, state, created, ended (seconds since the epoch),
+            failure, and whether it is attachable; what is missing or None, except the id, is taken from the events.
         events: all events of the run.
     """
     return bundle_of(run, history_of(events))
@@ -112,7 +113,7 @@ def _info(run: Mapping[str, Any], history: History) -> dict[str, Any]:
     strategy, workers = run.get("strategy"), run.get("workers")
     facts = [STRATEGY_TITLES.get(strategy or "", strategy)]
     if workers and strategy not in ("single", "monitor"):
-        facts.append(counted(workers, "worker"))
+        facts.append(counted_workers(workers, run.get("min_workers")))
     info["facts"] = " · ".join(_truncate(str(fact)) for fact in (*facts, run.get("cluster")) if fact)
     folder = Path(run["folder"]) if run.get("folder") else None
     info["next"] = next_step(history, info, Reach(bool(run.get("attachable")), folder))
@@ -232,7 +233,8 @@ def _workers(history: History) -> str:
     if not workers:
         return ""
     rows = "".join(
-        f"<tr><td>{worker.rank}</td><td>{escape(_truncate(worker.host))}</td><td>{escape(_truncate(worker.device))}</td>"
+        f"<tr><td>{worker.rank}{f', {LEFT}' * worker.has_left}</td>"
+        f"<td>{escape(_truncate(worker.host))}</td><td>{escape(_truncate(worker.device))}</td>"
         f"<td>{worker.steps:,}</td><td>{worker.rows:,}</td><td>{_gigabytes(worker.memory_peak)}</td></tr>"
         for worker in workers[:TABLE_ROWS]
     )

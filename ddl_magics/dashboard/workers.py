@@ -17,6 +17,9 @@ RATE_SECONDS = 3.0
 #: A rank that has not reported steps for this long counts as 0 in the job's samples/s.
 SILENT_SECONDS = 15.0
 
+#: The state of a rank that has trained with others, which train on without it.
+LEFT = "left"
+
 #: Attributes of `Worker` that are sent to the page, in this order. Sizes are bytes, unknown values NaN.
 COLUMNS = (
     "rank",
@@ -58,6 +61,7 @@ class Worker:
         staleness, staleness_max: of the newest commits to the parameter server; `commits` counts all.
         steps, rows: totals so far.
         last_seen: time of the newest steps, in seconds since the epoch.
+        member: whether it trains with the others, where ranks come and go; None: it has not begun, or no rank does.
     """
 
     rank: int
@@ -81,12 +85,15 @@ class Worker:
     steps: int = 0
     rows: int = 0
     last_seen: float = nan
+    member: bool | None = None
     _knows_data: bool = False
     _times: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_TIMES, 0.0))
     _rates: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("rows", "seconds"), 0.0))
 
     def describe(self, event: ev.Worker) -> None:
         """Update what rarely changes."""
+        if event.state == ev.WORKER_STARTING:  # also in another attempt
+            self.member = None
         for name in _FACTS:
             value = getattr(event, name)
             if value is not None:
@@ -124,6 +131,18 @@ class Worker:
         self.staleness = event.staleness
         self.staleness_max = max(event.staleness_max, 0 if isnan(self.staleness_max) else self.staleness_max)
 
+    def regroup(self, members: Sequence[int]) -> None:
+        """These ranks train together from now on."""
+        if self.rank in members:
+            self.member = True
+        elif self.member is not None:
+            self.member = False
+
+    @property
+    def has_left(self) -> bool:
+        """Whether the others train on without it."""
+        return self.member is False
+
     @property
     def compute(self) -> float:
         """Milliseconds of computation per step."""
@@ -159,8 +178,8 @@ class Worker:
         return self._rates["rows"] / self._rates["seconds"] if self._rates["seconds"] else nan
 
     def rate_at(self, time: float) -> float:
-        """The rate, or 0 if the rank has reported no steps for `SILENT_SECONDS`."""
-        return self.rate if time - self.last_seen < SILENT_SECONDS else 0.0
+        """The rate, or 0 if the rank has left, or has reported no steps for `SILENT_SECONDS`."""
+        return self.rate if time - self.last_seen < SILENT_SECONDS and not self.has_left else 0.0
 
     def numbers(self) -> tuple[float, ...]:
         """The values of `COLUMNS`."""
@@ -168,7 +187,8 @@ class Worker:
 
     def info(self) -> dict[str, Any]:
         """`WorkerInfo` of `schema.py`: what rarely changes."""
-        return {name: getattr(self, name) for name in ("rank", *_FACTS)}
+        facts = {name: getattr(self, name) for name in ("rank", *_FACTS)}
+        return {**facts, "state": LEFT} if self.has_left else facts
 
 
 def _known(gpus: Sequence[Mapping[str, Any]], name: str) -> list[float]:

@@ -94,8 +94,7 @@ _TRAINING = (
     Option(
         "--workers",
         "Number of training processes of a run; 1 for each trial of a search, where it is not given. Or MIN..MAX: the "
-        "run begins with those of MAX that there are, MIN at least, and goes on after the death of a worker with those "
-        "that there are then.",
+        "run begins with those of MAX that there are, MIN at least; when one dies, the others train on, and more join.",
         read_workers,
         metavar="N",
         default=RunSpec.workers,
@@ -189,7 +188,8 @@ _TRAINING = (
         "--shard-optimizer",
         "Whether each worker updates a part of the weights and has that part of the optimizer's state, as ZeRO stage 1 "
         "does, instead of all. The result is the same. auto does so from 96 MB of weights on with two "
-        "workers, 32 MB with four, where all are on one machine and model, optimizer and callbacks are Keras' own.",
+        "workers, 32 MB with four, where all are on one machine, the optimizer has a state, and model, optimizer and "
+        "callbacks are Keras' own.",
         default_text="auto",
         choices={
             "auto": "where it is faster and all code is Keras' own",

@@ -149,7 +149,8 @@ class Run:
         spec = self.spec
         head = {"id": self.id, "name": self.name, "strategy": spec.strategy, "workers": spec.workers}
         folder = "" if self._follower else str(self._folder.path)
-        return {**head, "cluster": self.cluster, "state": self.state, "attachable": self.attachable, "folder": folder}
+        where = {"cluster": self.cluster, "attachable": self.attachable, "folder": folder}
+        return {**head, "min_workers": spec.min_workers, "state": self.state, **where}
 
     @property
     def tags(self) -> list[str]:
@@ -205,7 +206,12 @@ class Run:
 
     @property
     def workers(self) -> pd.DataFrame:
-        """One row per rank: rank, host, pid, device, samples/s, state."""
+        """One row per rank: rank, host, pid, device, samples/s, state, from, until.
+
+        `from` and `until` are seconds since the run began: the rank's first and last sign, or with all-reduce and
+        `--workers MIN..MAX` from when until when it trained. The state of a rank that the others train on without is
+        "left".
+        """
         return tables.workers(self.events)
 
     @property

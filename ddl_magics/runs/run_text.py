@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from ddl_magics import store
 from ddl_magics.dashboard.state_words import state_word
@@ -11,7 +13,7 @@ from ddl_magics.history.description import in_words
 from ddl_magics.history.provenance import Provenance
 from ddl_magics.runs.run import Run
 from ddl_magics.runtime import events as ev
-from ddl_magics.wording import aligned, counted, visible
+from ddl_magics.wording import aligned, counted, counted_workers, visible
 
 SHOWN_RUNS = 30
 #: Number of the cell's variables in the line "ran with".
@@ -34,7 +36,7 @@ def runs_table(records: list[store.RunRecord]) -> str:
                 record.name,
                 state_word(record.state),
                 str(record.spec.get("strategy", "")),
-                str(record.spec.get("workers", "")),
+                _workers(record.spec),
                 f"{progress.get('epoch', 0)}/{progress['epochs']}" if progress.get("epochs") else "",
                 ", ".join(metrics),
                 *([", ".join(record.labels)] if tagged else []),
@@ -48,15 +50,21 @@ def runs_table(records: list[store.RunRecord]) -> str:
     return visible("\n".join(lines))
 
 
+def _workers(spec: Mapping[str, Any]) -> str:
+    least, most = spec.get("min_workers"), spec.get("workers", "")
+    return str(most) if least is None else f"{least}..{most}"
+
+
 def describe(run: Run) -> str:
     """A run as text: its options, and the lines that a waiting cell prints."""
     spec = run.spec
     events = run.events
     duration_text = f", {duration(ev.parse(events[-1]).time - ev.parse(events[0]).time)}" if events else ""
     rule = f" {spec.rule}, window {spec.window}" if spec.rule else ""
+    workers = counted_workers(spec.workers, spec.min_workers)
     lines = [
         f"{run.name} {state_word(run.state)}{duration_text}",
-        f"{spec.strategy}{rule}, {counted(spec.workers, 'worker')}, {run.cluster}, seed {spec.seed}, id {run.id}",
+        f"{spec.strategy}{rule}, {workers}, {run.cluster}, seed {spec.seed}, id {run.id}",
         *([run.damage] if run.damage else []),
         *(["imported: it was trained elsewhere, and its cell and model may be a stranger's"] if run.imported else []),
         *([f"tags: {', '.join(run.tags)}"] if run.tags else []),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import nan
-from typing import TYPE_CHECKING, Any
+from math import isnan, nan
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ddl_magics.dashboard.workers import Worker
+from ddl_magics.dashboard.workers import LEFT, Worker
 from ddl_magics.errors import NotInHistory
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime import histories as runtime_histories
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 METRIC_COLUMNS = ("time", "rank", "epoch", "step", "name", "value", "fit")
-WORKER_COLUMNS = ("rank", "host", "pid", "device", "samples/s", "state")
+WORKER_COLUMNS = ("rank", "host", "pid", "device", "samples/s", "state", "from", "until")
 
 
 class EpochHistory(dict[str, list[float]]):
@@ -77,9 +77,13 @@ def metric_rows(events: Iterable[ev.RawEvent]) -> Iterator[tuple[Any, ...]]:
 
 
 def workers(events: Iterable[ev.RawEvent]) -> pd.DataFrame:
-    """One row per rank, in its last reported state; samples/s as the live view has it, missing for a rank without."""
+    """One row per rank, in its last reported state; samples/s as the live view has it, missing for a rank without.
+
+    `from`, `until`: see `presence`.
+    """
     import pandas as pd
 
+    events = list(events)
     newest: dict[int, ev.Worker] = {}
     steps: dict[int, Worker] = {}
     for event in map(ev.parse, events):
@@ -87,11 +91,42 @@ def workers(events: Iterable[ev.RawEvent]) -> pd.DataFrame:
             newest[event.rank] = event
         elif isinstance(event, ev.Steps):
             steps.setdefault(event.rank, Worker(event.rank)).add_steps(event)
+    rates, spans = {rank: worker.rate for rank, worker in steps.items()}, presence(events)
     rows = [
-        (rank, worker.host, worker.pid, worker.device, steps[rank].rate if rank in steps else nan, worker.state)
+        (rank, worker.host, worker.pid, worker.device, rates.get(rank, nan), span.state or worker.state, *span[:2])
         for rank, worker in sorted(newest.items())
+        for span in [spans[rank]]
     ]
-    return pd.DataFrame(rows, columns=list(WORKER_COLUMNS)).astype({"samples/s": "float64"})
+    frame = pd.DataFrame(rows, columns=list(WORKER_COLUMNS))
+    return frame.astype(dict.fromkeys(("samples/s", "from", "until"), "float64"))
+
+
+class Presence(NamedTuple):
+    """From when until when a rank was there, in seconds since the first event; state: `LEFT` if it has left."""
+
+    begin: float
+    end: float
+    state: str
+
+
+def presence(events: Iterable[ev.RawEvent]) -> dict[int, Presence]:
+    """Of each rank, from its first to its last sign; where ranks come and go, while it trained with the others."""
+    begin = nan
+    signs: dict[int, tuple[float, float]] = {}
+    joined: dict[int, float] = {}
+    left: dict[int, float] = {}
+    for event in map(ev.parse, events):
+        begin = event.time if isnan(begin) else begin
+        seconds = max(event.time - begin, 0.0)
+        if isinstance(event, ev.Group):
+            joined = {**dict.fromkeys(event.members, seconds), **joined}
+            left = {rank: left.get(rank, seconds) for rank in joined.keys() - set(event.members)}
+        else:
+            signs[event.rank] = (signs.get(event.rank, (seconds,))[0], seconds)
+    return {
+        rank: Presence(joined.get(rank, first), left.get(rank, last), LEFT if rank in left else "")
+        for rank, (first, last) in signs.items()
+    }
 
 
 def logs(events: Iterable[ev.RawEvent], rank: int | None = None) -> str:

@@ -298,6 +298,12 @@ class Worker(Event, kind="worker"):
     )
 
 
+class Group(Event, kind="group"):
+    """The ranks that train together from now on, where ranks come and go."""
+
+    members: List[int] = _required(_COUNTS)
+
+
 class Fit(Event, kind="fit"):
     """A call of model.fit began; `steps` is per epoch, and null if it is not known; `batch_size` is that of the global
     batch with all-reduce, and of the worker's batch with ps; or, with no epochs, a training loop of the cell's own

@@ -34,7 +34,7 @@ class _Check(NamedTuple):
 
 def _check(schema: Schema) -> _Check:
     if "enum" in schema:
-        return _Check(frozenset([str]), None, None)
+        return _Check(frozenset([str, *map(type, schema["enum"])]), None, None)
     type_names = schema.get("type", ())
     types = {_TYPES[name] for name in ([type_names] if isinstance(type_names, str) else type_names)}
     fits_inside = object_check(schema) if dict in types else _list_check(schema) if list in types else None

@@ -1,7 +1,7 @@
 """How training ends early: a stop was requested, or a loss or gradient is NaN or infinite."""
 
 #: `Announcement.flags`: what a rank tells all others with its next collective.
-STOP_FIT, STOP_RUN, NOT_FINITE, UNCHECKED = 1, 2, 4, 8
+STOP_FIT, STOP_RUN, NOT_FINITE, UNCHECKED, JOINS = 1, 2, 4, 8, 16
 
 NAN_ADVICE = "look for NaN in the data, lower the learning rate or clip gradients"
 

@@ -19,7 +19,7 @@ from ddl_magics.dashboard.schema import (
 )
 from ddl_magics.dashboard.state_words import STATE_WORDS
 from ddl_magics.dashboard.static import RUN_TYPE, SEARCH_TYPE, STRATEGY_TITLES
-from ddl_magics.dashboard.workers import COLUMNS
+from ddl_magics.dashboard.workers import COLUMNS, LEFT
 from ddl_magics.runtime import events as ev
 from ddl_magics.server.download import CONTENT_TYPES
 from ddl_magics.server.listing import MAX_PAGE_SIZE
@@ -48,6 +48,7 @@ def constants() -> dict[str, Any]:
     return {
         "COLUMNS": COLUMNS,
         "DEVICES": DEVICES,
+        "LEFT": LEFT,
         "SPREAD": tuple(SPREAD),
         "ENDED_TRIAL_STATES": list(ENDED_TRIAL_STATES),
         "TERMINAL_STATES": [state for state in ev.STATES if state in ev.TERMINAL],

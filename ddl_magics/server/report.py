@@ -70,6 +70,7 @@ def run_info(record: RunRecord) -> dict[str, Any]:
         "name": record.name,
         "strategy": record.spec.get("strategy"),
         "workers": record.spec.get("workers"),
+        "min_workers": record.spec.get("min_workers"),
         "cluster": record.cluster,
         "state": record.state,
         "created": record.created,
@@ -88,7 +89,9 @@ def _identity(record: RunRecord) -> Iterator[tuple[str, Any]]:
 
 def _options(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The options that are set, as they are written in the cell."""
-    for name, value in spec.items():
+    least = spec.get("min_workers")
+    workers = {} if least is None else {"workers": f"{least}..{spec.get('workers')}"}
+    for name, value in {**spec, **workers}.items():
         if name not in NOT_LISTED and value is not None:
             words = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
             prefix = "--no-" if value is False else "--"

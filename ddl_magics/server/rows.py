@@ -43,6 +43,7 @@ def row(
         "strategy": spec.get("strategy"),
         "rule": spec.get("rule"),
         "workers": spec.get("workers"),
+        "min_workers": spec.get("min_workers"),
         "parent": spec.get("parent"),
         "trial": spec.get("trial"),
         "trial_state": trial.state,

@@ -45,6 +45,7 @@ class RunReader:
             "name": record.title or record.name,
             "strategy": str(record.spec.get("strategy", "")),
             "workers": workers,
+            "min_workers": record.spec.get("min_workers"),
             "cluster": record.cluster,
             "waiting": False,
         }

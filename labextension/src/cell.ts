@@ -28,10 +28,16 @@ export function bodyOf(spec: Spec): string {
 export function optionsOf(spec: Spec): [option: string, value: string][] {
   return Object.entries(spec)
     .filter(([field, value]) => isListed(field) && value !== null && value !== undefined)
+    .map(([field, value]): [string, unknown] => [field, field === "workers" ? boundsOf(spec) : value])
     .map(([field, value]) => [
       `--${value === false ? "no-" : ""}${field.replaceAll("_", "-")}`,
       Array.isArray(value) ? value.join(",") : typeof value === "boolean" ? "" : String(value),
     ]);
+}
+
+/** The value of --workers: "4", or "2..4". */
+function boundsOf({ min_workers: least, workers }: Spec): unknown {
+  return least == null ? workers : `${least}..${workers}`;
 }
 
 /** The values of --conf. */

@@ -71,6 +71,7 @@ export type SeriesKey =
   | "seconds"
   | "samples"
   | "rate"
+  | "workers"
   | `${Device}:${number | Spread}`
   | `${number | Spread}:${string}`;
 /** rank (-1: the job), level, text */
@@ -155,7 +156,10 @@ export interface RunRow {
   attachable: boolean;
   strategy: string | null;
   rule: string | null;
+  /** the most, where they come and go */
   workers: number | null;
+  /** the least, where they come and go */
+  min_workers: number | null;
   /** id of the search that the run is a trial of */
   parent: string | null;
   /** its number, from 0 */
@@ -418,7 +422,10 @@ export interface RunInfo {
   name: string;
   /** value of --strategy */
   strategy: string;
+  /** the most, where they come and go */
   workers: number;
+  /** the least, where they come and go */
+  min_workers?: number | null;
   /** description of the cluster */
   cluster: string;
   /** the cell blocks until the run ends; only the notebook's interrupt button can stop it */
@@ -624,6 +631,7 @@ export interface SettingValues {
 
 export const COLUMNS = ["rank","gpu","gpu_memory","gpu_memory_total","gpu_power","gpu_power_limit","cpu","memory","memory_peak","compute","waiting","data","network","summing","rate","staleness","staleness_max","commits"] as const;
 export const DEVICES = ["gpu","cpu","memory","data"] as const;
+export const LEFT = "left";
 export const SPREAD = ["low","median","high"] as const;
 export const ENDED_TRIAL_STATES = ["finished","pruned","failed"] as const;
 export const TERMINAL_STATES = ["STOPPED","FINISHED","FAILED","LOST"] as const;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { cellSource, contentsPaths, findCell } from "../src/cell";
+import { cellSource, contentsPaths, findCell, optionsOf } from "../src/cell";
 
 const SPEC = {
   run: "20261121-1",
@@ -27,6 +27,11 @@ test("the source of a cell has its options, without masked values and fields tha
       "--batch-size 64 --validation 0.2 --no-prewarm --sync-batchnorm --set lr=0.01 --set 'act=leaky relu' " +
       "--conf spark.executor.memory=2g\nmodel.fit(x, y)",
   );
+});
+
+test("the number of workers may be a range", () => {
+  expect(optionsOf({ workers: 4, min_workers: 2 })).toEqual([["--workers", "2..4"]]);
+  expect(cellSource({ workers: 4, min_workers: null, cell: "" })).toBe("%%distributed --workers 4\n");
 });
 
 test("a cell is found by its source, else by its name", () => {

@@ -18,6 +18,8 @@ class Player:
         self.stopped = threading.Event()
         self.go_on = threading.Semaphore(0)
         info = {"id": f"run-{name}", "name": name, "strategy": run.strategy, "workers": run.workers, "cluster": cluster}
+        if run.groups is not None:
+            info["min_workers"] = 2
         self.view = LiveView({**info, "waiting": waiting}, self.stopped.set)
 
     def play(self, events: Iterable[Event], batch: int = 1000) -> None:

@@ -107,6 +107,48 @@ def test_the_rate_is_that_of_the_whole_job():
     assert history.rate == pytest.approx(256 / 0.02, rel=0.03)
 
 
+#: Rank 0 dies at 30 % of the training, and rank 3 joins at 60 %.
+GROUPS = {0.3: [1, 2], 0.6: [1, 2, 3]}
+
+
+def test_workers_come_and_go():
+    run = Synthetic(3, epochs=4, steps=100, gpus=0, groups=GROUPS)
+    history = played(run, run.begin(), run.train(0.5))
+    assert {rank: worker.info()["state"] for rank, worker in history.workers.items()} == {
+        0: "left",
+        1: "training",
+        2: "training",
+    }
+    assert history.rate == pytest.approx(sum(history.workers[rank].rate for rank in (1, 2)))
+    history.feed([*run.train(), *run.end()])
+    line = history.series["workers"]
+    assert list(dict.fromkeys(line.y)) == [3.0, 2.0] and line.y[-1] == 3.0 and line.y.count(2.0) > 2
+    lost = line.x[line.y.index(2.0)]
+    joined = line.x[line.y.index(2.0) + line.y.count(2.0)]
+    assert history.series["cpu:0"].x[-1] < lost and history.series["cpu:3"].x[0] >= joined
+    assert history.progress.fraction() == 1.0, "the lowest of those that are left has told it"
+    assert math.isnan(history.series["0:loss"].y[-1]) and history.series["3:loss"].y[-1] < 1.0
+    said = [text for rank, _, text in history.logs.newest(100) if rank == ev.JOB]
+    assert [text[:6] for text in said] == ["rank 0", "rank 3"] and said[1].endswith("has joined; running on 3 workers")
+
+
+def test_a_rank_that_has_left_may_come_back_in_another_attempt():
+    run = Synthetic(3, epochs=4, steps=100, gpus=0, groups=GROUPS)
+    history = played(run, run.begin(), run.train(0.5))
+    points = len(history.series["workers"])
+    history.feed([run.state(ev.WAITING), *run.train(0.55)])
+    assert len(history.series["workers"]) == points, "between attempts nobody trains"
+    history.feed([run.make("worker", 0, host="wn3-hdi", pid=1, device="CPU", state="starting")])
+    assert history.workers[0].info()["state"] == "starting"
+    history.feed([run.state(ev.RUNNING), run.make("group", members=[0, 1, 2])])
+    assert not any(worker.has_left for worker in history.workers.values())
+
+
+def test_a_run_whose_workers_stay_has_no_line_of_them():
+    run = Synthetic(2, epochs=1, steps=100)
+    assert "workers" not in played(run, run.begin(), run.train()).series
+
+
 def test_without_a_gpu_there_is_no_number_and_no_line():
     run = Synthetic(2, epochs=2, steps=100, gpus=0)
     history = played(run, run.begin(), run.train())

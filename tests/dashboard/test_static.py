@@ -6,6 +6,7 @@ import pytest
 from support.markup import Markup
 from support.synthetic import START, Synthetic
 
+from ddl_magics.dashboard.charts import charts, history_of
 from ddl_magics.dashboard.figure import figure
 from ddl_magics.dashboard.history import History
 from ddl_magics.dashboard.messages import Packer
@@ -39,6 +40,19 @@ def test_a_finished_run_is_readable_in_every_form():
     assert "0.1341" in page.text and "0.2041" in page.text
     assert page.tags.count("img") == 4 and not {"script", "style", "svg"} & set(page.tags)
     assert json.dumps(bundle, allow_nan=False)
+
+
+def test_workers_that_came_and_went_are_a_chart_and_are_said():
+    run = Synthetic(3, epochs=4, steps=100, gpus=0, groups={0.3: [0, 2], 0.6: [0, 2, 3]})
+    events = [*run.begin(), *run.train(), *run.end()]
+    bundle = static_bundle({**RUN, "workers": 3, "min_workers": 2}, events)
+    assert "2..3 workers" in bundle["text/plain"]
+    page = Markup(bundle["text/html"]).text
+    assert page.index("samples/s") < page.index("workers", page.index("samples/s")) < page.index("CPU %")
+    assert "<td>1, left</td>" in bundle["text/html"] and "<td>3</td>" in bundle["text/html"]
+    (line,) = next(chart for chart in charts(history_of(events)) if chart.title == "workers").lines
+    corners = [point for point in zip(line.x, line.y, strict=True) if line.x.count(point[0]) == 2]
+    assert [y for _, y in corners] == [3.0, 2.0, 2.0, 3.0], "a value holds until the next one"
 
 
 def test_what_was_waited_for_is_no_time_of_the_training():

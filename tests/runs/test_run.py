@@ -143,6 +143,7 @@ def test_metrics_and_workers_are_tables():
     assert list(metrics[metrics.step.isna() & (metrics["name"] == "accuracy")].value) == [0.5, 0.6]
     workers = run.workers.set_index("rank")
     assert list(workers.host) == ["host0", "host1"] and list(workers["samples/s"]) == [320.0, 320.0]
+    assert (workers["from"] >= 0).all() and (workers["until"] >= workers["from"]).all()
 
 
 def test_tables_of_nothing_have_their_columns():
@@ -167,7 +168,7 @@ def test_a_loop_has_the_history_that_rank_0_has_logged():
         return {**epoch(0, **metrics), "kind": "values", "rank": rank}
 
     begun = {"kind": "fit", "rank": 0, "fit": 1, "epochs": 0}
-    one_fit = [logged(0, before=1.0), {**begun, "fit": 0, "epochs": 1}, epoch(0, loss=3.0), logged(0, after=1.0)]
+    one_fit = [logged(0, before=1.0), {**BEGUN, "fit": 0, "epochs": 1}, epoch(0, loss=3.0), logged(0, after=1.0)]
     assert tables.histories(one_fit) == [{"loss": [3.0]}]
     silent = [*one_fit, begun, logged(1, loss=7.0)]
     assert tables.histories(silent)[1:] == [{}] and tables.last_history(silent) == {"loss": [3.0]}
@@ -182,6 +183,38 @@ def test_samples_a_second_are_those_of_the_live_view():
     rate, unknown = tables.workers(events)["samples/s"]
     assert rate == history_of(events).workers[0].rate and 1 < rate < 100, "the newest seconds count most"
     assert math.isnan(unknown)
+
+
+BEGUN = ev.make("state", ev.JOB, state=ev.WAITING, message="")
+
+
+def test_a_worker_is_there_from_its_first_to_its_last_sign():
+    events = [{**event, "time": 100.0 + at} for at, event in enumerate([BEGUN, worker(1), worker(0)])]
+    events += [{**steps(0, 1), "time": 105.0}, {**BEGUN, "time": 106.0}]
+    rows = tables.workers(events)[["rank", "from", "until", "state"]]
+    assert rows.values.tolist() == [[0, 2.0, 5.0, "training"], [1, 1.0, 1.0, "training"]]
+
+
+def test_where_workers_come_and_go_each_is_there_while_it_trains():
+    moments = [(0, [BEGUN, worker(0), worker(1)]), (1, [group(0, 1)]), (4, [group(0)]), (5, [worker(2)])]
+    moments += [(6, [group(0, 2)]), (7, [worker(3)]), (8, [steps(0, 1), worker(1), worker(2)])]
+    events = [{**event, "time": 100.0 + at} for at, happened in moments for event in happened]
+    rows = tables.workers(events)[["from", "until", "state"]]
+    of_one_that_came_too_late = [7.0, 7.0, "training"]
+    assert rows.values.tolist() == [
+        [1.0, 8.0, "training"],
+        [1.0, 4.0, "left"],
+        [6.0, 8.0, "training"],
+        of_one_that_came_too_late,
+    ]
+
+
+def worker(rank):
+    return ev.make("worker", rank, host="a", pid=1, device="CPU", state="training")
+
+
+def group(*members):
+    return ev.make("group", ev.JOB, members=list(members))
 
 
 def test_the_failure_is_raised_with_rank_host_and_traceback_and_the_history_stays():

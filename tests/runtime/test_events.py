@@ -18,6 +18,7 @@ from ddl_magics.runtime import events as ev
         ev.make("of a later version", 0, anything=[]),
         ev.make("result", 0, encoding="json", value=10**400),
         ev.make("sample", 0, cpu=1.0, memory=2, gpus=None),
+        ev.make("sample", 0, cpu=1.0, memory=2, gpus=[{"index": 0, "name": "a GPU", "slowed_by": None}]),
         ev.make("state", ev.JOB, state="of a later version", message="", failure=None),
     ],
 )

@@ -30,7 +30,12 @@ def trained(state=ev.FINISHED, failing=False, **fields):
 
 def test_a_report_has_charts_options_cell_and_log():
     folder = trained(
-        name="digits", cell="model.fit(x, y)\n", features=["a", "b"], conf={"spark.cores": "2"}, prewarm=False
+        name="digits",
+        cell="model.fit(x, y)\n",
+        min_workers=1,
+        features=["a", "b"],
+        conf={"spark.cores": "2"},
+        prewarm=False,
     )
     folder.label(["paper", "best"], "The one")
     page = Markup(report(folder))
@@ -40,6 +45,8 @@ def test_a_report_has_charts_options_cell_and_log():
         "FINISHED",
         "after 3 epochs",
         "tags best, paper",
+        "1..2 workers",
+        "--workers 1..2",
         "--features a,b",
         "--no-prewarm ✓ --conf spark.cores 2",
     ):

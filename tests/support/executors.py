@@ -5,12 +5,14 @@ Everything else is as on Spark: driver, supervisors, and ranks that are forks of
 JVM, and runs of 1, 2 and 4 workers share the processes. Tests that count prewarmed processes do not see theirs.
 """
 
+import collections
 import itertools
 import os
 import pickle
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
@@ -29,11 +31,11 @@ class Executor:
         self._number, self._python, self._process = number, python, None
         self._folder = folder / str(number)  # as an executor of Spark's local-cluster has one: hosts.py
         self._folder.mkdir(exist_ok=True)
-        self._lock = threading.Lock()
+        self.lock = threading.RLock()
 
     def run(self, task, rank):
         """What the task of a rank yields. RuntimeError with its words where it raises, or where its process ends."""
-        with self._lock:  # a job that was cancelled may be ending
+        with self.lock:  # a job that was cancelled may be ending
             return self._run(task, rank)
 
     def _run(self, task, rank):
@@ -107,7 +109,8 @@ class _Context:
         self._conf = SimpleNamespace(get=lambda name, default=None: default, getAll=list)
         listed = listed_executors.context(range(len(executors)))
         self._jsc = SimpleNamespace(sc=lambda: listed)
-        self.busy = {}  # job group -> its executors
+        self.busy = collections.defaultdict(list)  # job group -> its executors
+        self.cancelled = set()
 
     def broadcast(self, value):
         return Broadcast(value)
@@ -116,7 +119,8 @@ class _Context:
         return _Ranks(self, tasks)
 
     def cancelJobGroup(self, group):
-        for executor in self.busy.get(group, ()):
+        self.cancelled.add(group)
+        for executor in list(self.busy[group]):
             executor.kill()
 
 
@@ -141,11 +145,28 @@ class _Ranks:
         return _Ranks(self.context, self._size, task)
 
     def collectWithJobGroup(self, group, description):
+        if self._size == 1:
+            return self._run_on_a_free_one(group)
         executors = self.context.executors[: self._size]
-        self.context.busy[group] = executors
+        self.context.busy[group] += executors
         try:
             with ThreadPoolExecutor(self._size) as threads:
                 runs = threads.map(lambda rank: executors[rank].run(self._task, rank), range(self._size))
                 return list(itertools.chain.from_iterable(runs))
         finally:
-            del self.context.busy[group]
+            for executor in executors:
+                self.context.busy[group].remove(executor)
+
+    def _run_on_a_free_one(self, group):
+        """A single task waits for an executor that has none, as on Spark."""
+        while group not in self.context.cancelled:
+            for executor in self.context.executors:
+                if executor.lock.acquire(blocking=False):
+                    self.context.busy[group].append(executor)
+                    try:
+                        return list(executor.run(self._task, 0))
+                    finally:
+                        self.context.busy[group].remove(executor)
+                        executor.lock.release()
+            time.sleep(0.05)
+        raise RuntimeError(f"job group {group} was cancelled")

@@ -16,7 +16,10 @@ Event = dict[str, Any]
 
 @dataclass
 class Synthetic:
-    """A run of `workers` ranks that trains `epochs` of `steps`; a rank of `slow` is as much slower from 60 % on."""
+    """A run of `workers` ranks that trains `epochs` of `steps`; a rank of `slow` is as much slower from 60 % on.
+
+    groups: share of the training -> the ranks that train from then on, where they come and go.
+    """
 
     workers: int
     epochs: int = 10
@@ -28,6 +31,7 @@ class Synthetic:
     bucket: int = 10
     start: float = START
     seed: int = 7
+    groups: dict[float, list[int]] | None = None
 
     def __post_init__(self) -> None:
         self.gpus = self.workers if self.gpus is None else self.gpus
@@ -35,6 +39,8 @@ class Synthetic:
         self.random = random.Random(self.seed)
         self.time = self.start
         self.seq = self.done = 0
+        self.members = list(range(self.workers))
+        self.regroupings = sorted((self.groups or {}).items())
 
     def make(self, kind: str, rank: int = events.JOB, **fields: Any) -> Event:
         self.seq += 1
@@ -51,14 +57,31 @@ class Synthetic:
         yield self.state(events.QUEUED)
         yield self.state(events.SUBMITTED)
         yield self.state(events.WAITING, f"{self.workers} of {self.workers} executors", ready=1, needed=self.workers)
-        for rank in range(self.workers):
-            gpu = rank < self.gpus
-            facts = {"device": "Tesla V100" if gpu else "CPU", "state": "training", "cores": 8}
-            yield self.make("worker", rank, host=f"wn{rank + 3}-hdi", pid=4000 + rank, **facts)
+        for rank in self.members:
+            yield self.worker(rank)
         yield self.state(events.RUNNING)
+        if self.groups is not None:
+            yield self.make("group", members=self.members)
         yield self.make(
             "fit", fit=0, model="sequential", epochs=self.epochs, steps=self.steps, batch_size=256, parameters=98_442
         )
+
+    def worker(self, rank: int) -> Event:
+        gpu = rank < self.gpus
+        facts = {"device": "Tesla V100" if gpu else "CPU", "state": "training", "cores": 8}
+        return self.make("worker", rank, host=f"wn{rank + 3}-hdi", pid=4000 + rank, **facts)
+
+    def regroup(self, members: list[int]) -> Iterator[Event]:
+        """These ranks train from now on."""
+        before, self.members = set(self.members), members
+        for rank in before - set(members):
+            death = f"rank {rank} on wn{rank + 3}-hdi died (its process {4000 + rank} was killed by SIGKILL)"
+            yield self.state(events.RUNNING, f"{death}; {len(members)} workers train on")
+        for rank in set(members) - before:
+            yield self.worker(rank)
+            text = f"rank {rank} on wn{rank + 3}-hdi has joined; running on {len(members)} workers"
+            yield self.state(events.RUNNING, text)
+        yield self.make("group", members=members)
 
     def train(self, until: float = 1.0) -> Iterator[Event]:
         """The steps that were not done yet, up to the share `until` of all of them."""
@@ -68,7 +91,10 @@ class Synthetic:
             epoch, step = divmod(self.done, self.steps)
             count = min(self.bucket, self.steps - step)
             share = self.done / total
+            if self.regroupings and share >= self.regroupings[0][0]:
+                yield from self.regroup(self.regroupings.pop(0)[1])
             slowest = max([1.0, *self.slow.values()]) if share > 0.6 and self.strategy != "ps" else 1.0
+            slowest *= self.workers / len(self.members)
             seconds = count * self.step_seconds * slowest * (1 + 0.02 * self.random.random())
             self.time += seconds
             yield from self._steps(epoch, step, count, seconds, share)
@@ -80,8 +106,9 @@ class Synthetic:
                 yield from self._epoch(epoch, self.done / total)
 
     def _steps(self, epoch: int, step: int, count: int, seconds: float, share: float) -> Iterator[Event]:
-        for rank in range(self.workers):
+        for rank in self.members:
             slow = self.slow.get(rank, 1.0) if share > 0.6 else 1.0
+            slow *= self.workers / len(self.members)
             noise = 1 + 0.04 * self.random.random()
             compute = min(count * self.step_seconds * slow * 0.97 * noise, seconds)
             yield self.make(
@@ -91,7 +118,9 @@ class Synthetic:
                 epoch=epoch,
                 step=step,
                 count=count,
-                rows=int(count * 256 / (1 if self.strategy == "ps" else self.workers) / (slow if self.is_ps else 1)),
+                rows=int(
+                    count * 256 / (1 if self.strategy == "ps" else len(self.members)) / (slow if self.is_ps else 1)
+                ),
                 seconds=seconds,
                 compute=compute,
                 wait=seconds - compute,
@@ -109,7 +138,7 @@ class Synthetic:
         return {"loss": loss, "accuracy": accuracy}
 
     def _samples(self, share: float) -> Iterator[Event]:
-        for rank in range(self.workers):
+        for rank in self.members:
             slow = rank in self.slow and share > 0.6
             waits = bool(self.slow) and share > 0.6 and not slow
             percent = (95 if slow else 57 if waits else 90) + 4 * self.random.random()

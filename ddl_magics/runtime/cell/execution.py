@@ -56,12 +56,12 @@ def run(rank: Rank) -> None:
     """Execute the cell; on the chief, report its value, also when it was stopped its models, and always its files."""
     rank.files.enter()
     shared = _shared_files(rank)
-    if rank.config.is_chief and shared:
+    if rank.peers.is_chief and shared:
         rank.reporter.notice("info", _SHARED % file_names.listed(shared))
     try:
         _run(rank)
     finally:
-        if rank.config.is_chief:
+        if rank.peers.is_chief:
             _send_files(rank)
 
 
@@ -95,7 +95,7 @@ def _run(rank: Rank) -> None:
     of_functions = {name for name in namespace if not name.startswith("__")}
     if "display" not in namespace or names.is_ipythons(namespace["display"]):
         namespace["display"] = pictures.display
-    if rank.config.is_chief:
+    if rank.peers.is_chief:
         for name in pipelines.begin_anew(namespace):
             rank.reporter.notice("info", _BEGINS_ANEW % name)
         for name in set_order.iterated(rank.config.spec.cell, namespace):
@@ -123,7 +123,7 @@ def _run(rank: Rank) -> None:
     _report_namespace(rank, left, unmentioned, namespace, finished=True)
     if rank.cluster is not None:
         rank.cluster.wait_for_all()
-    if rank.config.is_chief:
+    if rank.peers.is_chief:
         _hint_alone(rank)
         for name in values.unused():
             rank.reporter.notice("warning", "--set %s: the cell has not asked for this parameter" % name)
@@ -169,7 +169,7 @@ def _datasets(rank: Rank) -> dict[str, Dataset]:
     size = rank_data.row_bytes(config.manifest)
 
     def report(rows: int, seconds: float) -> None:
-        if config.is_chief:
+        if rank.peers.is_chief:
             rank.reporter.emit("reading", rows=rows, of=sum(shares), row_bytes=size, seconds=seconds)
 
     stopped = lambda: rank.stop.asked  # noqa: E731
@@ -487,7 +487,7 @@ def _variables(
     rank: Rank, of_notebook: set[str], namespace: Mapping[str, Any], streams: Streams | None
 ) -> CellVariables | None:
     """Those of the cell on the chief, before it runs, where they are to come back. streams: the session's."""
-    if not (rank.config.is_chief and rank.config.spec.returns_variables):
+    if not ((rank.peers.is_chief or rank.config.regroups) and rank.config.spec.returns_variables):
         return None
     try:
         return CellVariables(rank.config.spec.cell, of_notebook, namespace, CellStreams(streams))
@@ -508,7 +508,7 @@ def _report_namespace(
     if left is not None:
         left.note_streams()
     models = _report_models(rank, _new_or_changed(unmentioned, namespace))
-    if left is None:
+    if left is None or not rank.peers.is_chief:
         return
     try:
         packed = left.packed(namespace, models, finished)
@@ -528,13 +528,13 @@ def _report_models(rank: Rank, namespace: dict[str, Any]) -> Sequence[Model]:
     order; of a rank that sends none, nothing.
     """
     config, cluster = rank.config, rank.cluster
-    if not (config.is_chief or config.in_ensemble):
+    if not (rank.peers.is_chief or config.in_ensemble):
         if cluster is not None:
             cluster.save_with_chief(rank.models, namespace)
         return ()
     import numpy as np
 
-    prefix = "" if config.is_chief else "rank-%d-" % config.rank
+    prefix = "" if rank.peers.is_chief else "rank-%d-" % config.rank
     models = rank.models if cluster is None else cluster.models(rank.models, namespace)
     for index, model in enumerate(models):
         weights = os.path.join(config.scratch, "weights-%d.npz" % index)

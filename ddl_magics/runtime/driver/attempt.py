@@ -25,6 +25,7 @@ from ..transport.incoming import IncomingFile
 from ..transport.sockets import error_text
 from ..wording import counted
 from . import rank_messages
+from .group import Group
 from .rank_jobs import RankJobs
 from .run_context import RunContext
 from .run_result import AttemptRecord, RunResult, TimedEnd, failed_job, judge
@@ -41,6 +42,8 @@ RANKS_WITH_DATA_SECONDS = 1800.0
 #: How long a rank that was asked to stop may take to finish its step; then the job is cancelled.
 STOP_GRACE_SECONDS = 20.0
 TICK_SECONDS = 0.5
+#: So often in a row a rank is started that does not come to train with the others.
+MOST_JOINS = 3
 
 
 class Attempt:
@@ -57,15 +60,20 @@ class Attempt:
         message: str,
         jobs: RankJobs,
         config: JobConfig,
+        max_workers: int | None = None,
     ) -> None:
         """max_starts: how often a rank that is restarted alone is started at most. message: of the state that the
-        attempt begins with. config: what its ranks have in common.
+        attempt begins with. config: what its ranks have in common. max_workers: how many ranks there may be; by default
+        as many as there are to begin with.
         """
         self.number = number
         self._context, self._max_starts, self._message, self._config = context, max_starts, message, config
         self._journal, self._workers = context.journal, config.workers
         self._numbers = dict.fromkeys(range(self._workers), number)  # by rank: higher for one that was restarted alone
         self._record = AttemptRecord(self._workers, trained=number > 1)
+        self._max_workers = max(max_workers or 0, self._workers) if config.regroups else self._workers
+        self._group = Group(number)
+        self._failed_to_join = 0  # ranks, in a row
         self._changed = threading.Condition()
         self._channels: dict[int, wire.Channel] = {}
         self._addresses: dict[int, wire.Address | None] = {}  # rank -> its address
@@ -132,7 +140,7 @@ class Attempt:
             self._record.stop_asked_at, self._record.stop_reason = now, reason
             started = bool(self._started)
             if started:
-                self._record.absent = set(range(self._workers)) - self._started
+                self._record.absent = self._numbers.keys() - self._started
             self._record.stop_deadline = now + (STOP_GRACE_SECONDS if started else 0.0)
             message = "finishing the step" if started else "stopping before the workers started"
             self._journal.enter(events.STOPPING, message)
@@ -150,6 +158,7 @@ class Attempt:
                     self._record.server_death = self._context.servers.death
                 self._note_silent_ranks()
                 self._restart_dead_ranks()
+                self._let_go()
                 result = judge(self._record, time.monotonic())
                 if result is not None:
                     self._over = True
@@ -177,23 +186,137 @@ class Attempt:
         for rank, result in record.deaths().items():
             if self._numbers[rank] >= self._max_starts:
                 continue
-            if rank in record.lost:
-                lost = (rank, *self._lost_with(rank))
-                threading.Thread(target=self._explain_loss, args=lost, daemon=True).start()
-                self._cut.discard(rank)
-            self._numbers[rank] += 1
-            record.forget(rank)
-            record.spark_ended_at = None  # the rank's own job follows
-            self._addresses.pop(rank, None)
-            self._started.discard(rank)
-            self._silence.forget(rank)
-            channel = self._channels.pop(rank, None)
-            if channel is not None:
-                channel.close(0)
+            self._forget(rank)
             self._expect(1, RANKS_WITH_DATA_SECONDS)  # its task may have to wait for a slot while the others train
             message = "%s; it is restarted (attempt %d of %d) while the others continue"
             self._journal.enter(events.RUNNING, message % (result.death, self._numbers[rank], self._max_starts))
             self._submit(rank)
+
+    def _forget(self, rank: int) -> None:
+        """A rank has died; another one is started, in a Spark job of its own."""
+        record = self._record
+        if rank in record.lost:
+            lost = (rank, *self._lost_with(rank))
+            threading.Thread(target=self._explain_loss, args=lost, daemon=True).start()
+            self._cut.discard(rank)
+        self._numbers[rank] += 1
+        record.forget(rank)
+        record.spark_ended_at = None
+        self._addresses.pop(rank, None)
+        self._started.discard(rank)
+        self._silence.forget(rank)
+        channel = self._channels.pop(rank, None)
+        if channel is not None:
+            channel.close(0)
+
+    # -- ranks that come and go
+
+    def _let_go(self) -> None:
+        """Have the others train on without a rank that has died, if they can."""
+        record, group = self._record, self._group
+        if not group.members:
+            return
+        for rank in record.departed & (record.ends.keys() | record.lost.keys()):
+            group.leave(rank)
+            self._note_lost_newcomer(rank)
+            self._forget(rank)
+            self._start_another()
+        deaths = record.deaths()
+        for rank in deaths.keys() - record.undecided:
+            group.leave(rank)
+            record.undecided.add(rank)
+        for rank in record.ends.keys() - record.undecided:
+            group.leave(rank)
+        failed = any(end.failure is not None for rank, (end, _) in record.ends.items() if rank not in record.undecided)
+        if failed or len(group.members) < (self._config.spec.min_workers or 1):
+            record.undecided.clear()
+        self._form_group()
+
+    def _note_lost_newcomer(self, rank: int) -> None:
+        """A rank has ended before it trained with the others."""
+        end = self._record.ends.get(rank)
+        failure = None if end is None else end.end.failure
+        self._failed_to_join += 1
+        if failure is not None and failure.kind != "peer" and self._is_new(failure.message):
+            self._notice(rank, "warning", "it could not join the others: " + failure.message)
+
+    def _form_group(self) -> None:
+        """Tell the ranks that wait who trains from now on, once all do."""
+        group, record = self._group, self._record
+        before = set(group.members)
+        members = group.formed()
+        if members is None:
+            return
+        number = counted(len(members), "worker")
+        for rank, result in record.deaths().items():
+            if rank in record.undecided:
+                self._journal.enter_from((events.RUNNING,), events.RUNNING, "%s; %s train on" % (result.death, number))
+                record.departed.add(rank)
+                self._forget(rank)
+                self._start_another()
+        for rank in set(members) - before:
+            record.departed.discard(rank)
+            self._failed_to_join = 0
+            text = "rank %d on %s has joined; running on %s" % (rank, self._hosts[rank], number)
+            self._journal.enter_from((events.RUNNING,), events.RUNNING, text)
+        self._report_group()
+        for rank in members:
+            self._send_to(rank, messages.GROUP, {"group": group.number, "ranks": members})
+
+    def _report_group(self) -> None:
+        self._journal.report(events.make("group", events.JOB, members=list(self._group.members)))
+
+    def _start_another(self) -> None:
+        """Start a rank, to join the others, as soon as Spark has a slot for it. It has a number of its own."""
+        record = self._record
+        if record.stop_asked_at is not None or self._failed_to_join >= MOST_JOINS:
+            return
+        rank = max(self._numbers) + 1
+        self._numbers[rank] = self.number
+        record.workers += 1
+        record.departed.add(rank)
+        record.spark_ended_at = None
+        self._submit(rank)
+
+    def on_regroup(self, rank: int, joins: int | None, welcomes: bool) -> None:
+        positions = checkpoint_files.positions(self._context.checkpoints.files())
+        if joins is not None and any(position.fit == joins and position.complete for position in positions):
+            threading.Thread(target=self._take_in, args=(rank,), daemon=True).start()  # it has come too late for that
+            return
+        self._group.wait(rank, joins is not None, welcomes)
+        for member in self._group.members if joins is not None else ():
+            self._send_to(member, messages.JOINS, {})
+        self._form_group()
+
+    def on_group_ready(self, rank: int, group: int, address: wire.Address) -> None:
+        addresses = self._group.meet(rank, group, address)
+        for member in self._group.members if addresses is not None else ():
+            self._send_to(member, messages.PEERS, {"addresses": addresses, "group": group})
+
+    def _take_in(self, rank: int) -> None:
+        """A rank has started to join the others: it gets what they have trained so far."""
+        with self._changed:
+            channel = self._channels.get(rank)
+            if channel is None:
+                return
+            self._started.add(rank)
+            self._silence.forget(rank)
+            checkpoints = self._context.checkpoints.files()
+            hosts = {r: connection.address[0] for r, connection in sorted(self._channels.items())}
+        checkpoint_files.send(channel, checkpoints)
+        peers = {
+            "addresses": [],
+            **_place_on_host(rank, hosts),
+            "servers": None,
+            "joins": True,
+            "resume": checkpoint_files.positions(checkpoints),
+        }
+        _send(channel, messages.PEERS, peers)
+
+    def _send_to(self, rank: int, kind: int, value: Mapping[str, Any]) -> None:
+        channel = self._channels.get(rank)
+        if channel is not None:
+            _send(channel, kind, value)
 
     def explain(self, result: RunResult) -> RunResult:
         """The attempt's result, with what the cluster manager says: of executors that are lost or missing, or of the
@@ -244,7 +367,7 @@ class Attempt:
     def admit(self, identity: wire.Identity) -> str | None:
         """Why a supervisor may not connect, or None."""
         with self._changed:
-            if identity.role != "supervisor" or not 0 <= identity.rank < self._workers:
+            if identity.role != "supervisor" or identity.rank not in self._numbers:
                 return "not a rank of this run"
             if identity.attempt != self._numbers[identity.rank]:
                 return "attempt %d is not the current one" % identity.attempt
@@ -331,6 +454,8 @@ class Attempt:
             return not is_known
 
     def on_ready(self, rank: int, address: wire.Address | None) -> None:
+        if self._group.members:
+            return self._take_in(rank)
         with self._changed:
             self._addresses[rank] = address
             restarted = self._numbers[rank] != self.number
@@ -349,6 +474,11 @@ class Attempt:
             # Several, also after restarts: a rank may die while another one that was restarted is not ready yet.
             waiting = {r: channel for r, channel in channels.items() if r not in self._started}
             self._started.update(waiting)
+            if self._config.regroups:
+                self._group.begin(waiting)
+                self._report_group()
+                for _ in range(self._workers, self._max_workers):
+                    self._start_another()
             self._silence.forget(rank)  # nothing of it is read while this thread sends checkpoints
         self._introduce(channels, waiting, addresses)
         with self._changed:
@@ -371,11 +501,9 @@ class Attempt:
         if 0 in waiting:
             checkpoint_files.send(waiting[0], self._checkpoints)
         for r, channel in waiting.items():
-            local = [peer for peer, host in hosts.items() if host == hosts[r]]
             peers = {
                 "addresses": addresses,
-                "local_size": len(local),
-                "local_rank": local.index(r),
+                **_place_on_host(r, hosts),
                 "servers": self._context.servers.addresses if self._context.servers else None,
             }
             _send(channel, messages.PEERS, peers)
@@ -403,6 +531,12 @@ class Attempt:
 
     def new_path(self) -> str:
         return self._context.files.new_path()
+
+
+def _place_on_host(rank: int, hosts: Mapping[int, str]) -> dict[str, int]:
+    """What a rank is told of the ranks on its host. hosts: of all, by rank, in order."""
+    local = [peer for peer, host in hosts.items() if host == hosts[rank]]
+    return {"local_size": len(local), "local_rank": local.index(rank)}
 
 
 def _send(channel: wire.Channel, kind: int, value: Mapping[str, Any]) -> None:

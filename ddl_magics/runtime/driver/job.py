@@ -229,7 +229,8 @@ class Job:
         with self._changed:
             if self._stop_reason is not None:
                 return self._stopped_early()
-            attempt = Attempt(context, self.journal.attempt, self._attempts, message, jobs, rows.described_in(config))
+            described, max_workers = rows.described_in(config), self.spec.ranks
+            attempt = Attempt(context, self.journal.attempt, self._attempts, message, jobs, described, max_workers)
             self._attempt = attempt
         result = None
         try:

@@ -67,12 +67,18 @@ class RankJobs:
     def _run(self, config: JobConfig, on_end: Callable[[str | None], None], rank: int | None) -> None:
         error, strategy = None, self._spec.strategy
         try:
-            rdd, config = (self._rdd, config) if rank is None else self._deal_again(config)
-            rank_task = task.make_task(self._broadcast_payload, config.to_json(), package.NAME, rank)
+            only_rank, number = rank, None
+            rdd: RDD[Any]
+            if rank is not None and config.regroups:  # which has no rows, and may be none of those at the beginning
+                rdd, only_rank, number = self._sc.parallelize([0], 1), None, rank
+            else:
+                rdd, config = (self._rdd, config) if rank is None else self._deal_again(config)
+            rank_task = task.make_task(self._broadcast_payload, config.to_json(), package.NAME, only_rank, number)
             together = strategy in COLLECTIVE and self._spec.min_workers is None
             stage = rdd.barrier() if together else rdd
             description = "%s: %s on %s" % (self._spec.name, strategy, counted(self._spec.ranks, "worker"))
-            description += "" if rank is None else ", rank %d again" % rank
+            if rank is not None:
+                description += ", rank %d" % rank if config.regroups else ", rank %d again" % rank
             ranks = gpus.request(stage.mapPartitionsWithIndex(rank_task), self._spec.gpus)
             jvm_gateway.collect(ranks, self._group, description)
         except Exception as problem:  # Py4J raises many kinds

@@ -24,6 +24,12 @@ class RankListener(Protocol):
     def on_ready(self, rank: int, address: wire.Address | None) -> None:
         """The rank waits for its peers, which reach it at `address` if they connect to it at all."""
 
+    def on_regroup(self, rank: int, joins: int | None, welcomes: bool) -> None:
+        """The rank waits for the next group: it joins in this fit, or welcomes ranks that do, or has lost one."""
+
+    def on_group_ready(self, rank: int, group: int, address: wire.Address) -> None:
+        """The rank waits for the others of the group of this number, which reach it at `address`."""
+
     def on_artifact(self, file: IncomingFile) -> None:
         """The file has come: it is complete, or has a `problem`."""
 
@@ -69,6 +75,20 @@ def receive(
                 with _reading():
                     address = _address(messages.parse(payload)["address"])
                 listener.on_ready(rank, address)
+            elif kind == messages.REGROUP:
+                with _reading():
+                    value = messages.parse(payload)
+                    joins = None if value["joins"] is None else int(value["joins"])
+                    welcomes = bool(value["welcomes"])
+                with current():
+                    listener.on_regroup(rank, joins, welcomes)
+            elif kind == messages.GROUP_READY:
+                with _reading():
+                    value = messages.parse(payload)
+                    group, address = int(value["group"]), _address(value["address"])
+                if address is not None:
+                    with current():
+                        listener.on_group_ready(rank, group, address)
             elif kind in (messages.ARTIFACT, messages.CHECKPOINT):
                 path = listener.new_path()
                 with _reading():

@@ -87,16 +87,23 @@ class AttemptRecord:
     stop_deadline: float = 0.0
     stop_reason: str = ""
     absent: set[int] = field(default_factory=set)
+    departed: set[int] = field(default_factory=set)
+    undecided: set[int] = field(default_factory=set)
     start_deadline: float | None = None
     start_message: str = ""
     server_death: str | None = None
     file_lost: str | None = None
     trained: bool = False
 
+    @property
+    def all_ended(self) -> bool:
+        return len(self.ends.keys() | self.departed) == self.workers
+
     def forget(self, rank: int) -> None:
         """The rank is started again."""
         self.ends.pop(rank, None)
         self.lost.pop(rank, None)
+        self.undecided.discard(rank)
 
     def deaths(self) -> dict[int, RunResult]:
         """The ranks whose process has died, and the result that each death would be for the run."""
@@ -122,17 +129,21 @@ def judge(record: AttemptRecord, now: float) -> RunResult | None:
         return _failed(min(causes, key=lambda failure: failure.kind == "diverged"))
     if record.server_death:
         return failed_job("lost", record.server_death)
-    if record.file_lost and len(record.ends) == record.workers:
+    if record.file_lost and record.all_ended:
         return failed_job("error", record.file_lost, must_cancel=False)
     if record.stop_asked_at is not None:
         return _judge_stop(record, record.stop_asked_at, now)
-    if record.lost:
-        rank = min(record.lost)
+    lost = record.lost.keys() - record.undecided
+    if lost:
+        rank = min(lost)
         return _failed(_lost(rank, record.lost[rank]))
-    if len(record.ends) == record.workers:
+    if record.all_ended and not record.undecided:
+        cancel = bool(record.departed)
         if failures:
-            return _failed(failures[0][0], must_cancel=False)
-        return RunResult(STOPPED, "stopped by the cell") if stopped else RunResult(FINISHED, "all workers finished")
+            return _failed(failures[0][0], cancel)
+        if stopped:
+            return RunResult(STOPPED, "stopped by the cell", must_cancel=cancel)
+        return RunResult(FINISHED, "all workers finished", must_cancel=cancel)
     if failures and now - failures[0][1] > PEER_GRACE_SECONDS:
         return _failed(failures[0][0])
     if record.spark_ended_at is not None and now - record.spark_ended_at > SPARK_GRACE_SECONDS:
@@ -146,7 +157,9 @@ def judge(record: AttemptRecord, now: float) -> RunResult | None:
 def _sorted_out(record: AttemptRecord) -> tuple[bool, list[tuple[Failure, float]]]:
     """(whether a rank was stopped, the failures and when each was received, the earliest first)."""
     stopped, failures = False, []
-    for _, (end, at) in sorted(record.ends.items()):
+    for rank, (end, at) in sorted(record.ends.items()):
+        if rank in record.undecided:
+            continue
         if end.outcome == "failed":
             assert end.failure is not None
             failures.append((end.failure, at))
@@ -158,13 +171,15 @@ def _sorted_out(record: AttemptRecord) -> tuple[bool, list[tuple[Failure, float]
 
 
 def _judge_stop(record: AttemptRecord, asked_at: float, now: float) -> RunResult | None:
-    all_ended = len(record.ends.keys() | record.absent) == record.workers
+    all_ended = len(record.ends.keys() | record.absent | record.departed) == record.workers
     if all_ended or record.spark_ended_at is not None:
         if 0 in record.lost:
             saved = "what worker 0 had is lost"
         else:
             saved = "the model and its history are kept" if record.trained else "it had trained nothing so far"
-        return RunResult(STOPPED, "stopped%s; %s" % (record.stop_reason, saved), must_cancel=bool(record.absent))
+        return RunResult(
+            STOPPED, "stopped%s; %s" % (record.stop_reason, saved), must_cancel=bool(record.absent | record.departed)
+        )
     if now <= record.stop_deadline:
         return None
     grace = record.stop_deadline - asked_at

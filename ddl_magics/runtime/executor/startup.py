@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import os
+import queue
 import threading
 import warnings
 from typing import Any, Mapping
 
 from .. import strategies
+from ..collectives.collective import SingleRank
 from ..collectives.peer_listener import PeerListener
 from ..rank.rank import Rank
+from ..rank.regrouping import Regrouping
 from ..tf_distribute.cluster import TfCluster
+from ..transport import wire
 from . import loading, telemetry
 
 SERVER_SECONDS = 30.0
 
 
-def connect(rank: Rank, peers: Mapping[str, Any], listener: PeerListener | None) -> None:
-    """Meet the peers. peers: the driver's PEERS; listener: where they reach this rank, if they do."""
+def connect(
+    rank: Rank,
+    peers: Mapping[str, Any],
+    listener: PeerListener | None,
+    channel: wire.Channel,
+    groups: queue.SimpleQueue[tuple[int, Any]],
+) -> None:
+    """Meet the peers.
+
+    peers: the driver's PEERS; listener: where they reach this rank, if they do. channel, groups: as `Regrouping` has
+    them.
+    """
     config = rank.config
-    if listener is not None and config.spec.strategy in strategies.COLLECTIVE:
+    if config.regroups:
+        rank.peers.regrouping = Regrouping(config, channel, groups)
+        rank.peers.regrouping.has_joined = not peers.get("joins")
+    if config.regroups and (peers.get("joins") or listener is None):
+        if listener is not None:
+            listener.close()
+        rank.peers.ring = SingleRank()
+    elif listener is not None and config.spec.strategy in strategies.COLLECTIVE:
         from ..collectives import rendezvous
 
         rank.peers.ring = rendezvous.connect(listener, peers["addresses"])

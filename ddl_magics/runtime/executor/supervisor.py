@@ -271,7 +271,7 @@ class _Supervisor:
         try:
             while True:
                 kind, payload = self._driver.recv()
-                if kind == messages.PEERS:
+                if kind == messages.PEERS and self._threads is None:
                     child.send_json(kind, self._share_out(messages.parse(payload)))
                 else:
                     child.send(kind, payload)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import os
 import platform
+import queue
 import socket
 import sys
 import threading
 import traceback
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Mapping
 
 from .. import events, strategies
+from ..checkpoints.checkpoint import Position
 from ..data import file_share
 from ..files.working_folder import WorkingFolder
 from ..parent_death import die_with_parent
@@ -77,17 +80,19 @@ class _Worker:
         self._config, self._channel = config, channel
         self._peers_known = threading.Event()
         self._peers: Mapping[str, Any] = {}
+        self._groups: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()  # what the driver says of them
         self._rank: Rank | None = None
         self._stop_asked = False
         self._device: str | None = None  # that trains, if it is no CPU
 
     def run(self) -> RankEnd:
+        process_state.offer_stack(self._config.scratch)
         config = self._config
-        process_state.offer_stack(config.scratch)
         files = WorkingFolder(config.scratch, config.spec.folder, config.is_chief)
         files.begin()
         reading = file_share.begin(config.manifest, config.scratch, config.rank, config.executor_cores)
         listener = self._meet()
+        config = self._config  # a rank that joins has learned what the others have trained
         threads = self._limit_threads()
         os.environ.update(gpus.environment(self._peers["gpus"]))  # CUDA reads it when it is first used
         self._report_state(events.WORKER_LOADING, threads)
@@ -103,7 +108,7 @@ class _Worker:
             rank.stop.ask()
 
         def train() -> None:
-            startup.connect(rank, self._peers, listener)
+            startup.connect(rank, self._peers, listener, self._channel, self._groups)
             if rank.cluster is not None and not rank.cluster.runs_cell:
                 self._report_state("serving", threads)
                 return rank.cluster.serve()
@@ -132,6 +137,8 @@ class _Worker:
             environment = events.make("environment", config.rank, packages=packages.installed())
             self._channel.send_json(messages.EVENTS, [environment])
         self._peers_known.wait()
+        if self._peers.get("resume") is not None:
+            self._config = replace(config, resume=tuple(Position(*position) for position in self._peers["resume"]))
         return listener
 
     def _listen(self) -> None:
@@ -146,6 +153,12 @@ class _Worker:
                     if checkpoint.write(payload) and checkpoint.problem is not None:
                         print("the checkpoint cannot be stored here:", checkpoint.problem, file=sys.stderr, flush=True)
                         raise checkpoint.problem
+                elif kind == messages.GROUP or (kind == messages.PEERS and self._peers_known.is_set()):
+                    self._groups.put((kind, messages.parse(payload)))
+                elif kind == messages.JOINS:
+                    regrouping = self._rank.peers.regrouping if self._rank is not None else None
+                    if regrouping is not None:
+                        regrouping.is_asked = True
                 elif kind == messages.PEERS:
                     self._peers = messages.parse(payload)
                     self._peers_known.set()

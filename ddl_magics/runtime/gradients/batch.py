@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -33,6 +33,15 @@ class Share(NamedTuple):
 
 class LocalShare(Share):
     """A `Share` of data that only this rank knows: its `total` is -1."""
+
+
+class Whole(NamedTuple):
+    """An element of a dataset that is cut in the step: where ranks come and go, another part of it may become theirs.
+
+    elements: a batch, or what a batch is gathered from.
+    """
+
+    elements: Any
 
 
 def fingerprint(sample: Sequence[np.ndarray], total: int) -> tuple[float, float]:

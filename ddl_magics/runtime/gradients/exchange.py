@@ -61,16 +61,16 @@ class GradientExchange:
         inputs = self._to_write([gradients[i] for i in dense])
         for i in sparse:
             inputs += [gradients[i].indices, gradients[i].values]
-        batch_tensors = self.batch_tensors(share)
+        batch_tensors, carried = self.batch_tensors(share), self.carried()
+        begin, end = len(batch_tensors), len(batch_tensors) + len(dense)
 
-        def exchange(*arrays: np.ndarray) -> list[np.ndarray]:
-            batch_values, arrays = arrays[: len(batch_tensors)], arrays[len(batch_tensors) :]
-            dense_arrays, sparse_arrays = arrays[: len(dense)], arrays[len(dense) :]
-            batch = self.batch(batch_values, sparse_arrays)
-            return self._exchange(batch, dense_arrays, sparse_arrays)
+        def exchange(*arrays: np.ndarray) -> Sequence[np.ndarray]:
+            dense_arrays, sparse_arrays = arrays[begin:end], arrays[end : len(arrays) - len(carried)]
+            batch = self.batch(arrays[:begin], sparse_arrays)
+            return self.exchanged(batch, dense_arrays, sparse_arrays, arrays[len(arrays) - len(carried) :])
 
         dtypes = [tensor.dtype for tensor in inputs]
-        reduced = answers(tf.numpy_function(self._errors.guarded(exchange), batch_tensors + inputs, dtypes))
+        reduced = answers(tf.numpy_function(self._errors.guarded(exchange), batch_tensors + inputs + carried, dtypes))
         result = list(gradients)
         for i, after in zip(dense, reduced):
             after.set_shape(gradients[i].shape)
@@ -82,6 +82,23 @@ class GradientExchange:
             values.set_shape([None] + gradients[i].values.shape.as_list()[1:])
             result[i] = tf.IndexedSlices(values, indices, gradients[i].dense_shape)
         return result
+
+    def carried(self) -> list[Tensor]:
+        """Tensors that the exchange gets beside gradients."""
+        return []
+
+    def exchanged(
+        self,
+        batch: WeightedBatch,
+        dense: Sequence[np.ndarray],
+        sparse: Sequence[np.ndarray],
+        carried: Sequence[np.ndarray],
+    ) -> Sequence[np.ndarray]:
+        """The gradients of the whole job: the dense ones, then indices and values of each sparse one.
+
+        carried: the values of the tensors of `carried`.
+        """
+        return self._exchange(batch, dense, sparse)
 
     # What every way of exchanging them needs.
 

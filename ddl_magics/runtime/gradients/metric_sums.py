@@ -35,14 +35,14 @@ class MetricSums:
                 self._check(metric)
         states = [variable for metric in metrics for variable in metric.variables]
         values = self.parts_of_sum(states)
-        values += [np.asarray(variable) / self._peers.config.size for variable in averaged]
+        values += [np.asarray(variable) / self._peers.size for variable in averaged]
         flat = np.concatenate([np.asarray(value, np.float64).reshape(-1) for value in values] or [np.zeros(0)])
-        self._peers.allreduce(flat, kind)
+        self._peers.allreduce(flat, kind, repeats=not states)
         assign([*states, *averaged], flat)
 
     def parts_of_sum(self, states: Sequence[Any]) -> list[np.ndarray]:
         """Copies of these variables of metrics, in float64, whose sums over the ranks are those of the whole job."""
-        zeroed = set() if self._peers.config.is_chief else self.variables_of_gathered()  # the chief's are enough
+        zeroed = set() if self._peers.position == 0 else self.variables_of_gathered()  # the chief's are enough
         values = [np.asarray(variable).astype(np.float64) for variable in states]
         return [np.zeros_like(value) if id(state) in zeroed else value for state, value in zip(states, values)]
 

@@ -95,8 +95,14 @@ def _groups(weights: Sequence[Any]) -> Iterator[Sequence[Any]]:
 def _broadcast(peers: Peers, weights: Sequence[Any]) -> None:
     values = [np.ascontiguousarray(array_of(variable)) for variable in weights]
     flat = np.concatenate([value.reshape(-1).view(np.uint8) for value in values] or [np.zeros(0, np.uint8)])
-    peers.collective.broadcast(flat, peers.announcement(WEIGHTS))
-    if peers.config.is_chief:
+
+    def make() -> list[np.ndarray]:
+        received = flat if peers.regrouping is None else flat.copy()  # what a lost rank has sent in part is no value
+        peers.collective.broadcast(received, peers.announcement(WEIGHTS))
+        return [received]
+
+    (flat,) = peers.complete(make, repeats=True)
+    if peers.position == 0:
         return
     begin = 0
     for variable, value in zip(weights, values):
@@ -123,9 +129,9 @@ def allreduce(peers: Peers, value: Any, op: str, kind: int = USER) -> np.ndarray
         array = array.astype(np.float64)
     elif array.dtype.kind == "b":
         array = array.astype(np.int64)
-    if config.workers == 1:
+    if peers.size == 1:
         return array
     flat = np.array(array, copy=True).reshape(-1)
     peers.collective.allreduce(flat, peers.announcement(kind))
     peers.progress.cell_collectives += 1
-    return (flat / config.workers if op == "mean" else flat).reshape(array.shape)
+    return (flat / peers.size if op == "mean" else flat).reshape(array.shape)

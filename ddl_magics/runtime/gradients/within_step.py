@@ -83,7 +83,8 @@ class WithinStep:
 
         def exchange(array: np.ndarray) -> np.ndarray:
             flat, ring = array.flatten(), peers.collective
-            announced = ring.allreduce(flat, peers.announcement(WITHIN_STEP, check=number, scale=order))
+            announcement = peers.announcement(WITHIN_STEP, check=number, scale=order)
+            announced = peers.within(lambda: ring.allreduce(flat, announcement))
             peers.timings.add(ring.elapsed, ring.timings)
             self._check(announced)
             return flat.reshape(array.shape)
@@ -98,7 +99,7 @@ class WithinStep:
         if self._traced.factor is not None:
             return tf.constant(self._traced.factor, tf.float64)
         if share is None:
-            return tf.constant(float(self._peers.config.size), tf.float64)
+            return tf.constant(float(self._peers.size), tf.float64)
         rows = tf.cast(share.rows, tf.float64)
         total = tf.cast(share.total, tf.float64)
         if isinstance(share, LocalShare):
@@ -128,7 +129,9 @@ class WithinStep:
         def exchange(rows: np.ndarray, *arrays: np.ndarray) -> list[Any]:
             ring = peers.collective
             announcement = peers.announcement(WITHIN_STEP, float(rows), check=number)
-            payloads, announced = ring.gather_with_announcements(pack(arrays), announcement, MAX_GATHERED_BYTES)
+            payloads, announced = peers.within(
+                lambda: ring.gather_with_announcements(pack(arrays), announcement, MAX_GATHERED_BYTES)
+            )
             peers.timings.add(ring.elapsed, ring.timings)
             self._check(announced)
             report(sum(len(payload) for payload in payloads))

@@ -108,9 +108,21 @@ class JobConfig:
         return self.spec.strategy in strategies.TF_DISTRIBUTE
 
     @property
+    def regroups(self) -> bool:
+        """Whether ranks may come and go while the others train on; otherwise all restart with another number.
+
+        For that each rank must have all that the others have: not so with --data, and with a sharded optimizer. What
+        compression carries over to the next step would be lost with a rank.
+        """
+        apart = self.manifest is not None or self.compression is not None or self.spec.shard_optimizer == "yes"
+        return self.spec.min_workers is not None and self.spec.strategy == "allreduce" and not (self.rule or apart)
+
+    @property
     def size(self) -> int:
-        """How many ranks this library trains a model on together."""
-        return 1 if self.in_ensemble or self.uses_tf_distribute else self.workers
+        """How many ranks this library trains a model on together; where they come and go, `Peers` has the number."""
+        if self.in_ensemble or self.uses_tf_distribute:
+            return 1
+        return max(2, self.workers) if self.regroups else self.workers
 
     @property
     def local_updates(self) -> bool:

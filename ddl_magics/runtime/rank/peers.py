@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Sequence
+from typing import TYPE_CHECKING, Callable, Sequence, TypeVar
 
 import numpy as np
 
 from ..collectives.announcement import BARRIER, ROWS, USER, Announcement, PeerLost
 from ..collectives.collective import Collective
+from ..stopping import JOINS
 from .config import RankConfig
 from .progress import Progress, StepTimings
+from .regrouping import Regrouped, Regrouping, Results, announcements_as_array, announcements_of
 from .stop import Stop
 
 if TYPE_CHECKING:
     from ..collectives.peer_listener import PeerListener
     from ..data.records import SetName
     from ..transport import wire
+
+Result = TypeVar("Result")
 
 #: How long ranks that otherwise do not meet wait for each other, to exchange the rows of --data.
 MEET_SECONDS = 120.0
@@ -30,13 +34,14 @@ _ROWS_MISSING = (
 class Peers:
     """ring: the `Collective` of the ranks, once connected; None where they do not meet in collectives.
 
-    feed: another one, for batches that rank 0 deals, once there are any.
+    feed: another one, for batches that rank 0 deals, once there are any. regrouping: where ranks come and go, or None.
     """
 
     def __init__(self, config: RankConfig, progress: Progress, stop: Stop) -> None:
         self.config, self.progress = config, progress
         self.ring: Collective | None = None
         self.feed: Collective | None = None
+        self.regrouping: Regrouping | None = None
         self.timings = StepTimings()
         self._stop = stop
         self._rows_ring: Collective | None = None
@@ -48,8 +53,9 @@ class Peers:
 
     @property
     def busy(self) -> bool:
-        """Whether this rank is in a collective."""
-        return any(ring is not None and ring.busy for ring in (self.ring, self.feed, self._rows_ring))
+        """Whether this rank is in a collective, or waits for other ranks."""
+        regroups = self.regrouping is not None and self.regrouping.waiting
+        return regroups or any(ring is not None and ring.busy for ring in (self.ring, self.feed, self._rows_ring))
 
     def close(self, reason: str) -> None:
         for ring in (self.ring, self.feed, self._rows_ring):
@@ -57,6 +63,23 @@ class Peers:
                 ring.close(reason)
         if self._apart is not None:
             self._apart[0].close()
+
+    @property
+    def position(self) -> int:
+        """This rank's place among those that train together: it decides which rows are its own."""
+        return self.config.rank if self.regrouping is None else self.collective.rank
+
+    @property
+    def size(self) -> int:
+        """How many train together."""
+        return self.config.workers if self.regrouping is None else self.collective.size
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether what this rank prints, writes and returns is the run's."""
+        if self.regrouping is None:
+            return self.config.is_chief
+        return self.position == 0 and self.regrouping.has_joined
 
     @property
     def collective(self) -> Collective:
@@ -74,7 +97,11 @@ class Peers:
         else:
             fit, epoch = max(0, progress.fit), progress.epoch
             step = progress.step if self.config.reduces_gradients else progress.sync_rounds
-        return Announcement(kind, fit, epoch, step, weight, flags | self._stop.flags(), check, scale)
+        return Announcement(kind, fit, epoch, step, weight, flags | self._flags(), check, scale)
+
+    def _flags(self) -> int:
+        is_asked = self.regrouping is not None and self.regrouping.is_asked
+        return self._stop.flags() | (JOINS if is_asked else 0)
 
     def gather_rows(self, name: SetName, number: int, payload: bytes) -> list[bytes]:
         """What all ranks bring of a set of --data, in order of rank, in the block of this `number`.
@@ -100,13 +127,53 @@ class Peers:
 
     def note(self, announcements: list[Announcement]) -> None:
         """Learn from the ranks' announcements whether any wants to stop."""
-        flags = 0
-        for announcement in announcements:
-            flags |= announcement.flags
-        self._stop.note(flags)
+        self.note_flags(flags_of(announcements))
 
-    def allreduce(self, flat: np.ndarray, kind: int, flags: int = 0) -> list[Announcement]:
-        """Sum a flat buffer over the ranks, in place. Returns their announcements, in order of rank."""
-        announcements = self.collective.allreduce(flat, self.announcement(kind, flags=flags))
+    def note_flags(self, flags: int) -> None:
+        """`note`, of the flags of all ranks, or-ed."""
+        self._stop.note(flags)
+        if self.regrouping is not None and flags & JOINS:
+            self.regrouping.joins = True
+
+    def complete(self, make: Callable[[], Results], repeats: bool) -> Results:
+        """The result of `make`, which calls collectives; as `Regrouping.complete` where ranks come and go."""
+        if self.regrouping is None or not self.regrouping.active:
+            return make()
+        return self.regrouping.complete(self, make, repeats)
+
+    def within(self, make: Callable[[], Result]) -> Result:
+        """The result of `make`, which calls collectives as a part of what is completed later; else `Regrouped`."""
+        if self.regrouping is None or not self.regrouping.active:
+            return make()
+        try:
+            return make()
+        except PeerLost as lost:
+            self.regrouping.regroup(self, lost)
+            raise Regrouped() from lost
+
+    def allreduce(self, flat: np.ndarray, kind: int, flags: int = 0, repeats: bool = True) -> list[Announcement]:
+        """Sum a flat buffer over the ranks, in place. Returns their announcements, in order of rank.
+
+        repeats: as `Regrouping.complete` has it: the sum is one of those who are left, if a rank is lost.
+        """
+
+        def make() -> Results:
+            summed = flat.copy()
+            announced = self.collective.allreduce(summed, self.announcement(kind, flags=flags))
+            return summed, announcements_as_array(announced)
+
+        if self.regrouping is None:
+            announcements = self.collective.allreduce(flat, self.announcement(kind, flags=flags))
+        else:
+            flat[:], announced = self.complete(make, repeats)
+            announcements = announcements_of(announced)
         self.note(announcements)
         return announcements
+
+
+def flags_of(announcements: Sequence[Announcement]) -> int:
+    """The flags of all ranks, or-ed."""
+    flags = 0
+    for announcement in announcements:
+        flags |= announcement.flags
+    return flags

@@ -14,6 +14,7 @@ from .config import RankConfig
 from .data_wait import DataWait
 from .peers import Peers
 from .progress import Progress
+from .regrouping import Regrouped
 from .reporter import Reporter
 from .stop import Stop
 
@@ -78,6 +79,7 @@ class Rank:
         self.progress = Progress()
         self.data_wait = DataWait()
         self.peers = Peers(config, self.progress, self.stop)
+        self.reporter.is_chief = lambda: self.peers.is_chief
         self.errors = HookErrors()
         self.files = files or WorkingFolder(config.scratch, config.spec.folder, config.is_chief)
         self.reading: Reading | None = None
@@ -124,10 +126,14 @@ def _goodbye(outcome: Outcome) -> str:
 
 
 class HookErrors:
-    """Keeps what hooks raise inside of TensorFlow, which wraps exceptions in words of its own."""
+    """Keeps what hooks raise inside of TensorFlow, which wraps exceptions in words of its own.
+
+    regrouped: a hook has raised `Regrouped` since this was last set to False.
+    """
 
     def __init__(self) -> None:
         self.first: BaseException | None = None
+        self.regrouped = False
 
     def guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function for TensorFlow to call: the first exception that any of them raises is kept."""
@@ -135,6 +141,9 @@ class HookErrors:
         def call(*arrays: Any) -> Any:
             try:
                 return function(*arrays)
+            except Regrouped:
+                self.regrouped = True
+                raise
             except BaseException as error:
                 self.first = self.first or error
                 raise

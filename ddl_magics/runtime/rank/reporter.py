@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from typing import Any
+from typing import Any, Callable
 
 from .. import events
 from ..checkpoints.checkpoint import Position
@@ -22,6 +22,8 @@ class Reporter:
     def __init__(self, rank: int, channel: wire.Channel, stop: Stop) -> None:
         self._rank, self._channel, self._stop = rank, channel, stop
         self._noticed: set[str] = set()
+        #: Whether this rank speaks for all.
+        self.is_chief: Callable[[], bool] = lambda: rank == 0
 
     def emit(self, kind: str, **fields: Any) -> None:
         """Report an event of a kind of `events.SCHEMA`."""
@@ -34,7 +36,7 @@ class Reporter:
 
     def notice_once(self, level: str, message: str) -> None:
         """Show the user a line, from the chief, and never again in this run."""
-        if self._rank == 0 and message not in self._noticed:
+        if self.is_chief() and message not in self._noticed:
             self.notice(level, message)
         self._noticed.add(message)
 

@@ -9,18 +9,23 @@ from typing import Any, Callable, Iterable, Iterator, Mapping
 
 
 def make_task(
-    broadcast_payload: Any, job: Mapping[str, Any], package: str, only_rank: int | None = None
+    broadcast_payload: Any,
+    job: Mapping[str, Any],
+    package: str,
+    only_rank: int | None = None,
+    as_rank: int | None = None,
 ) -> Callable[[int, Iterable[bytes]], Iterator[Any]]:
     """The task of one rank: (rank, its blobs of --data) -> what `supervisor.supervise` returns.
 
     broadcast_payload: a broadcast of {"runtime": zip, "names": bytes, "files": zip or nothing}. job:
     `JobConfig.to_json`. package: the runtime's name in the zip. only_rank: the one that is to run; the tasks of others
-    end at once.
+    end at once. as_rank: the number of the rank that the first task runs, where there are no rows.
     """
 
     def task(rank: int, blobs: Iterable[bytes]) -> Iterator[Any]:
         if only_rank not in (None, rank):
             return
+        rank = rank if as_rank is None else as_rank
         import fcntl
         import importlib
         import io

@@ -11,6 +11,7 @@ from ..rank.rank import Rank
 from . import share, single_batch
 from .calls import TEST_BATCH, TRAIN_BATCH, Calls
 from .chief_feed import ChiefFeed
+from .placement import Placement
 
 #: A worker's part of a batch below which exchanging gradients takes longer than making them.
 SMALL_SHARE_ROWS = 8
@@ -24,8 +25,8 @@ _STATEFUL = (
 class CallData:
     """The data of the call in progress. recurrent: Keras' class of layers that may keep a state for each row."""
 
-    def __init__(self, rank: Rank, calls: Calls, recurrent: Any, feed: ChiefFeed) -> None:
-        self._feed = feed
+    def __init__(self, rank: Rank, calls: Calls, recurrent: Any, feed: ChiefFeed, placement: Placement) -> None:
+        self._feed, self._placement = feed, placement
         self._rank, self._config, self._calls, self._recurrent = rank, rank.config, calls, recurrent
 
     def shared(self, dataset: Any, batch: int | None, of_arrays: bool) -> tuple[Any, bool]:
@@ -55,7 +56,12 @@ class CallData:
         if validates and fit is not None:
             fit.cuts_validation = True
         dealt = self._feed.shares(dataset, of_arrays) if config.reduces_gradients else None
-        return dealt or share.cut(dataset, config.rank, config.size, of_arrays), False
+        if dealt or self._rank.peers.regrouping is None:
+            return dealt or share.cut(dataset, config.rank, config.size, of_arrays), False
+        if not validates and fit is not None:
+            dataset, fit.cutter = share.whole(dataset, of_arrays)
+            return dataset, False
+        return share.cut(dataset, self._placement.position, self._placement.size, of_arrays), False
 
     def cut_batch(self, batch: Batch) -> Any:
         """What a call that takes one batch gets instead of it: this rank's `Share`, if it can be cut."""

@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 import keras
 import numpy as np
@@ -19,14 +19,16 @@ import numpy as np
 from ..checkpoints import checkpoint
 from ..checkpoints.checkpoint import Position
 from ..collectives import announcement
+from ..collectives.collective import SingleRank
 from ..gradients import reduce
 from ..gradients.metric_sums import MetricSums
 from ..keras_types import Model, Variable, inner_optimizer
 from ..rank.config import RankConfig
 from ..rank.rank import Rank
+from ..rank.regrouping import Regrouping, TooLate
 from ..rank.reporter import Reporter
 from ..transport import wire
-from . import optimizers
+from . import optimizers, repeated_steps
 from .keras_access import KerasAccess
 from .logs import finite_numbers
 from .training_state import Arrays, CallbackStates, of_model, put_in_model
@@ -50,6 +52,9 @@ _NO_BEST_FILE = (
     "%s: the checkpoint does not have this file of the best epoch (one file, and with the model's state at most 2 GB): "
     "from here on it gets the best epoch of this attempt alone"
 )
+
+#: A rank that comes when the others have begun another fit waits so long until it asks again.
+JOIN_SECONDS = 0.5
 
 #: What is known of a checkpoint beside its arrays, as JSON: the fields of its `Position`, and "steps" of an epoch,
 #: "history", "callbacks", "model" (its name), "rates" (the learning rate that the fit began with, and that of now).
@@ -75,15 +80,45 @@ class Checkpoints:
         first_epoch = arguments.get("initial_epoch") or 0
         metadata: Metadata = {}
         arrays: Arrays = {}
-        if position is not None:
+        regrouping = self.rank.peers.regrouping
+        if regrouping is not None and self.joins:
+            metadata, arrays = self._join(regrouping)
+        elif position is not None:
             metadata, arrays = self._load(position)
         rejoins = self._config.reported is not None
         if rejoins and not metadata.get("complete"):
             metadata = self._as_reported(metadata, first_epoch)
-        fit = FitCheckpoints(self, CallbackStates(users), metadata, arrays, first_epoch)
+        fit = FitCheckpoints(self, CallbackStates(users), metadata, arrays, first_epoch, arguments)
         if metadata:
             arguments["initial_epoch"] = arguments.get("epochs", 1) if fit.skipped else metadata["epoch"]
         return fit
+
+    def _join(self, regrouping: Regrouping) -> tuple[Metadata, Arrays]:
+        """Wait until the others take this rank into the fit. Where they are, or how the fit has ended."""
+        peers, progress = self.rank.peers, self.rank.progress
+        regrouping.joins_in = progress.fit
+        while True:
+            try:
+                regrouping.regroup(peers)
+                metadata, arrays = repeated_steps.send_state(peers.collective, None)
+            except announcement.PeerLost:
+                continue
+            except TooLate as late:
+                peers.ring = SingleRank()
+                self._positions = {position.fit: position for position in late.positions}
+                return self._load(self._positions[progress.fit])
+            if metadata["fit"] == progress.fit:
+                break
+            time.sleep(JOIN_SECONDS)  # its checkpoint is on the way to the driver
+        regrouping.has_joined, regrouping.has_newcomers = True, False
+        regrouping.count, progress.exchanges = metadata["count"], metadata["exchanges"]
+        return metadata, arrays
+
+    @property
+    def joins(self) -> bool:
+        """Whether this rank is to join the others in the fit that begins."""
+        regrouping, position = self.rank.peers.regrouping, self._positions.get(self.rank.progress.fit)
+        return regrouping is not None and not regrouping.has_joined and (position is None or not position.complete)
 
     def _as_reported(self, metadata: Metadata, first_epoch: int) -> Metadata:
         """For a worker that rejoins while the others continue: from the first epoch that has not been reported."""
@@ -99,13 +134,13 @@ class Checkpoints:
         if self.rank.peers.ring is not None:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             self._broadcast(path)
-        elif not config.is_chief:
+        elif not self.rank.peers.is_chief:
             return dict(position._asdict(), steps=None, history={}, callbacks=[]), {}
         return checkpoint.read(path)
 
     def _broadcast(self, path: str) -> None:
         """Write the chief's file to the same path of every other rank's folder."""
-        peers, is_chief = self.rank.peers, self._config.is_chief
+        peers, is_chief = self.rank.peers, self.rank.peers.position == 0
         size = np.array([os.path.getsize(path) if is_chief else 0], np.int64)
         peers.collective.broadcast(size, peers.announcement(announcement.WEIGHTS))
         with open(path, "rb" if is_chief else "wb") as file:
@@ -118,20 +153,33 @@ class Checkpoints:
 
 
 class FitCheckpoints:
-    """Checkpoints of one call of `fit`. `before` and `after`: callbacks around the runtime's own, after the user's."""
+    """Checkpoints of one call of `fit`. `before` and `after`: callbacks around the runtime's own, after the user's.
+
+    repeated: its steps, where ranks come and go.
+    """
 
     def __init__(
-        self, of_rank: Checkpoints, callbacks: CallbackStates, metadata: Metadata, arrays: Arrays, first_epoch: int
+        self,
+        of_rank: Checkpoints,
+        callbacks: CallbackStates,
+        metadata: Metadata,
+        arrays: Arrays,
+        first_epoch: int,
+        arguments: Mapping[str, Any],
     ) -> None:
-        """metadata, arrays: what it continues from, or nothing; first_epoch: the one that the user wants."""
+        """metadata, arrays: what it continues from, or nothing; first_epoch: the one that the user wants. arguments: of
+        the call, by name.
+        """
         self._rank, self._access, self._metric_sums = of_rank.rank, of_rank.access, of_rank.metric_sums
         self._config, self._sender = of_rank.rank.config, of_rank.sender
         self._callbacks, self._metadata, self._arrays, self._first_epoch = callbacks, metadata, arrays, first_epoch
+        self._arguments = arguments
         self._rejoins = self._config.reported is not None  # the others of a parameter-server run are somewhere in it
         self._history = {name: list(values) for name, values in metadata.get("history", {}).items()}
         self._steps = metadata.get("steps")  # of an epoch, once one is over
         self._first_rate: float | None = None
         self._due_at = time.monotonic()
+        self.repeated: repeated_steps.RepeatedSteps | None = None
         self.before = _Before(self)
         self.after = _After(self, self._checked_every())
 
@@ -157,7 +205,7 @@ class FitCheckpoints:
 
     def report_history(self) -> None:
         """The epochs of another run, which are this one's too."""
-        if not self._of_another_run or not self._config.is_chief:
+        if not self._of_another_run or not self._rank.peers.is_chief:
             return
         history, fit = self._metadata["history"], self._rank.progress.fit
         if self.skipped:
@@ -189,7 +237,8 @@ class FitCheckpoints:
         self._arrays = {name: array for name, array in self._arrays.items() if name.startswith(_METRICS)}
         if not self.skipped and not self._rejoins:
             epochs = self._metadata["epoch"] - self._first_epoch
-            self._access.fast_forward(max(0, epochs), self._metadata["steps"], self._metadata["step"])
+            steps, step = self._metadata["steps"], self._metadata["step"]
+            self._access.fast_forward(self._first_epoch, max(0, epochs), steps, step, self._arguments)
 
     def _restore_rate(self, model: Model) -> None:
         """The rate as it was, which callbacks may have changed; but the cell's, if that is another one than before."""
@@ -197,43 +246,58 @@ class FitCheckpoints:
         if cell_rate is None or rate_at_start is None or rate_at_checkpoint is None:
             return
         inner_optimizer(model.optimizer).learning_rate = rate_at_checkpoint if cell_rate == rate_at_start else cell_rate
-        if cell_rate != rate_at_start and self._config.is_chief:
+        if cell_rate != rate_at_start and self._rank.peers.is_chief:
             message = "it continues at the cell's learning rate, %.6g: the resumed run had begun with %.6g"
             self._rank.reporter.notice("info", message % (cell_rate, rate_at_start))
 
     def join(self, model: Model, epoch: int) -> None:
         """The parameter server says which `epoch` the others are in. The chief also reports those before it."""
-        if self._rejoins and not self._config.is_chief:
+        if self._rejoins and not self._rank.peers.is_chief:
             self._access.begin_at(model, max(self._first_epoch, epoch))
 
     def restore_metrics(self, model: Model) -> None:
         """In the first epoch, if that had begun: what the metrics had counted, on the chief for all."""
-        if self._metadata.get("step") and self._config.is_chief:
-            for i, variable in enumerate(_metric_states(model)):
-                variable.assign(self._arrays[_METRICS + str(i)])
+        if self.counted and self._rank.peers.is_chief:
+            for variable, value in zip(_metric_states(model), self.counted):
+                variable.assign(value)
+
+    @property
+    def counted(self) -> list[np.ndarray]:
+        """What the metrics had counted of the epoch in which the fit continues, by state; else nothing."""
+        count = sum(name.startswith(_METRICS) for name in self._arrays) if self._metadata.get("step") else 0
+        return [self._arrays[_METRICS + str(i)] for i in range(count)]
+
+    @property
+    def joins(self) -> bool:
+        """Whether this rank has joined others within the fit."""
+        return "count" in self._metadata
 
     def end_epoch(self, model: Model, epoch: int, logs: Any, is_last_epoch: bool) -> None:
         self._steps = self._rank.progress.step
         for name, value in (logs or {}).items():
             self._history.setdefault(name, []).append(np.asarray(value).tolist())  # an exact double, or a list
         is_due = not (is_last_epoch or model.stop_training) and time.monotonic() >= self._due_at
-        with self._access.state_gathered(model, self._config.is_chief and is_due and self._can_take) as takes:
+        with self._access.state_gathered(model, self._rank.peers.is_chief and is_due and self._can_take) as takes:
             if takes:
                 self._take(model, Position(self._rank.progress.fit, epoch + 1, 0, False), {})
 
     def end_step(self, model: Model, epoch: int, step: int) -> None:
         """After step number `step`, from 1, of an epoch, where --checkpoint-every wants one. All ranks call it."""
         peers = self._rank.peers
-        states = self._metric_sums.parts_of_sum(_metric_states(model))
+        if self.repeated is not None:  # every rank knows what all have counted
+            states = self.repeated.metric_totals()
+        else:
+            states = self._metric_sums.parts_of_sum(_metric_states(model))
         averaged = self._access.statistics(model)
         flat = np.concatenate([state.reshape(-1) for state in states] or [np.zeros(0)])
         counted = flat.size
         if peers.ring is not None:
-            means = [np.asarray(variable).astype(np.float64).reshape(-1) / self._config.size for variable in averaged]
+            means = [np.asarray(variable).astype(np.float64).reshape(-1) / peers.size for variable in averaged]
             flat = np.concatenate([flat, *means])
-            peers.allreduce(flat, announcement.CHECKPOINT)
+            summed_from = 0 if self.repeated is None else counted
+            peers.allreduce(flat[summed_from:], announcement.CHECKPOINT)
             reduce.assign(averaged, flat[counted:])
-        with self._access.state_gathered(model, self._config.is_chief and self._can_take) as takes:
+        with self._access.state_gathered(model, self._rank.peers.is_chief and self._can_take) as takes:
             if takes:
                 bounds = np.cumsum([state.size for state in states])[:-1]
                 summed = [part.reshape(state.shape) for part, state in zip(np.split(flat[:counted], bounds), states)]
@@ -249,7 +313,7 @@ class FitCheckpoints:
             history.history[name] = list(values) + list(history.history.get(name, ()))
         count = max(map(len, before.values()), default=0)
         history.epoch[:0] = range(self._first_epoch, self._first_epoch + count)
-        if self._config.is_chief and not self.skipped:
+        if self._rank.peers.is_chief and not self.skipped:
             epochs = self._first_epoch + max(map(len, self._history.values()), default=0)
             self._take(model, Position(self._rank.progress.fit, epochs, 0, True), {})
 
@@ -261,6 +325,21 @@ class FitCheckpoints:
         if self._config.in_ensemble:
             return  # of several models, each would need its own
         began = time.monotonic()
+        metadata, arrays = self.state(model, position, metrics)
+        self._sender.send(position, metadata, arrays)
+        copied_at = time.monotonic()
+        self._due_at = copied_at + max(LEAST_SECONDS, (copied_at - began) / MOST_OF_THE_TIME)
+
+    def state_for_newcomers(self, model: Model, counted: Sequence[np.ndarray]) -> tuple[Metadata, Arrays]:
+        """What a rank needs that joins before the next step. counted: by the metrics, of all ranks, by state."""
+        progress, regrouping = self._rank.progress, self._rank.peers.regrouping
+        assert regrouping is not None
+        position = Position(progress.fit, progress.epoch, progress.step, False)
+        metadata, arrays = self.state(model, position, {_METRICS + str(i): array for i, array in enumerate(counted)})
+        return {**metadata, "count": regrouping.count, "exchanges": progress.exchanges}, arrays
+
+    def state(self, model: Model, position: Position, metrics: Arrays) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """(What is known, {name: array}) of the fit at a position. metrics: their states, within an epoch."""
         arrays = {**of_model(model, self._access), **metrics}
         callbacks, of_callbacks = self._callbacks.take(MAX_BYTES - sum(array.nbytes for array in arrays.values()))
         arrays.update(of_callbacks)
@@ -272,9 +351,7 @@ class FitCheckpoints:
             model=model.name,
             rates=(self._first_rate, optimizers.fixed_rate(model.optimizer)),
         )
-        self._sender.send(position, metadata, arrays)
-        copied_at = time.monotonic()
-        self._due_at = copied_at + max(LEAST_SECONDS, (copied_at - began) / MOST_OF_THE_TIME)
+        return metadata, arrays
 
 
 class _Before(keras.callbacks.Callback):

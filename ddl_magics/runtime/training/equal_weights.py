@@ -53,8 +53,12 @@ class EqualWeights:
             return
         peers = self._rank.peers
         samples = np.concatenate([_sample(variable) for variable in variables])
-        gathered = peers.collective.gather(samples.tobytes(), peers.announcement(EPOCH), samples.nbytes)
-        every = np.array([np.frombuffer(payload, np.float64) for payload in gathered])
+
+        def gather() -> list[np.ndarray]:
+            gathered = peers.collective.gather(samples.tobytes(), peers.announcement(EPOCH), samples.nbytes)
+            return [np.frombuffer(payload, np.float64) for payload in gathered]
+
+        every = np.array(peers.complete(gather, repeats=True))
         begin = 0
         for variable in variables:
             stop = begin + len(_sample(variable))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from types import ModuleType
-from typing import Any
+from typing import Any, Callable, Sequence
 
 import tensorflow as tf
 
@@ -14,6 +15,7 @@ from .fit_reporter import FitReporter
 from .job_logs import JobLogs
 from .keras_access import KerasAccess
 from .parameter_sync import ParameterSync
+from .repeated_steps import RepeatedSteps
 from .ring_sync import RingSync
 from .step_context import StepContext
 
@@ -34,6 +36,7 @@ class FitCallbacks:
         callbacks = of_cell(argument)
         of_runtime: list[Any] = [
             checkpoints.before,
+            *self._repeating(fit, functools.partial(checkpoints.state_for_newcomers, fit.model), checkpoints.counted),
             FitReporter(self._context.rank, fit, self._context.rows, self._access),
             checkpoints.after,
             *generators,
@@ -58,6 +61,29 @@ class FitCallbacks:
             isinstance(callback, self._keras.callbacks.TerminateOnNaN) for callback in callbacks
         )
         return callbacks + of_runtime
+
+    def of_rehearsal(self, fit: FitInProgress) -> list[Any]:
+        """Those of a fit of one step, which no other rank sees."""
+        return self._repeating(fit, lambda counted: ({}, {}), [])
+
+    def _repeating(self, fit: FitInProgress, state: Callable[..., Any], counted: Sequence[Any]) -> list[Any]:
+        """A callback that has a fit repeat steps when ranks come or go, if they do, and if its steps can be.
+
+        state, counted: as `RepeatedSteps` and its `begin` have them.
+        """
+        context, access, regrouping = self._context, self._access, self._context.rank.peers.regrouping
+        if regrouping is None:
+            return []
+
+        def begin(_: Any) -> None:
+            if fit.cutter is not None and access.repeats(fit.model):
+                parts = context.rank, regrouping, access, context.metric_sums, context.placement
+                fit.repeated = RepeatedSteps(*parts, fit.model, state)
+                fit.repeated.begin(counted)
+                if fit.checkpoints is not None:
+                    fit.checkpoints.repeated = fit.repeated
+
+        return [self._keras.callbacks.LambdaCallback(on_train_begin=begin)]
 
     def _sync(self, fit: FitInProgress) -> Any:
         """The callback that synchronizes ranks which make updates of their own."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from typing import Any, Callable, Sequence
 
 from ..keras_types import Model
 from ..stopping import StopRun
+from . import rehearsal
 from .call_data import CallData
 from .calls import TEST_BATCH, TRAIN_BATCH, Call
 from .cell_loops import CellLoops
@@ -58,13 +60,19 @@ class FitCalls:
         try:
             self._context.batchnorm.begin_fit(model)
             self._sharding.begin_fit(model, of_cell(arguments.get("callbacks")))
+            if self._checkpoints.joins:
+                self._rehearse(original, model, arguments)
             checkpoints = self._checkpoints.begin_fit(arguments)
-            self._calls.fit = fit = FitInProgress(model, checkpoints)
+            self._calls.fit = FitInProgress(model, checkpoints)
             generators = self._pass_generators_on(arguments)
-            arguments["callbacks"] = self._callbacks.of_fit(fit, checkpoints, arguments.get("callbacks"), generators)
+            arguments["callbacks"] = self._callbacks.of_fit(
+                self._calls.fit, checkpoints, arguments.get("callbacks"), generators
+            )
             history = self._call(Call("fit", self._config.size > 1), original, model, arguments)
             self._feed.end_fit()
         finally:
+            if self._calls.fit is not None and self._calls.fit.repeated is not None:
+                self._calls.fit.repeated.end()
             self._calls.fit = None
             rank.end_fit()
         self._sharding.end_fit(model)
@@ -72,6 +80,24 @@ class FitCalls:
             raise StopRun()
         checkpoints.complete(model, history)
         return history
+
+    def _rehearse(self, original: Callable[..., Any], model: Model, arguments: dict[str, Any]) -> None:
+        """Have a rank that is about to join trace and compile its step, so that the others need not wait for that.
+
+        It makes a step by itself. What that changes is replaced when the rank joins, but for random streams, which are
+        put back.
+        """
+        alone = rehearsal.arguments(arguments)
+        if alone is None or not self._access.repeats(model):
+            return
+        self._calls.fit = fit = FitInProgress(model)
+        alone["callbacks"] = self._callbacks.of_rehearsal(fit)
+        # What the cell's own code raises on made-up rows is of no interest: then the first step is traced.
+        with rehearsal.streams_put_back(), contextlib.suppress(Exception):
+            self._call(Call("fit", True), original, model, alone)
+        if fit.repeated is not None:
+            fit.repeated.end()
+        self._calls.fit = None
 
     def _pass_generators_on(self, arguments: dict[str, Any]) -> list[Any]:
         """Have a fit lose no batch of a generator. Returns callbacks for that."""
@@ -89,7 +115,11 @@ class FitCalls:
             return {}  # a stopped run keeps its model; the score does not matter
         if of_fit and fit is not None and fit.validate and self._config.size > 1:
             return fit.validate(lambda: self._call(Call("evaluate", False), original, model, arguments))
-        return self._call(Call("evaluate", of_fit and self._config.size > 1), original, model, arguments)
+
+        def evaluate() -> Any:
+            return self._call(Call("evaluate", of_fit and self._config.size > 1), original, model, arguments)
+
+        return fit.repeated.evaluation(evaluate) if of_fit and fit is not None and fit.repeated else evaluate()
 
     def predict(self, original: Callable[..., Any], model: Model, *args: Any, **kwargs: Any) -> Any:
         return self._call(Call("predict", False), original, model, self._arguments(original, model, args, kwargs))
@@ -125,7 +155,7 @@ class FitCalls:
     def _logs_on_batch(
         self, call: Call, original: Callable[..., Any], model: Model, arguments: dict[str, Any]
     ) -> dict[str, Any]:
-        if call.shared and not self._config.is_chief and not arguments.get("reset_metrics", True):
+        if call.shared and self._rank.peers.position != 0 and not arguments.get("reset_metrics", True):
             model.reset_metrics()  # states are summed afterwards: only the chief's continue
         with self._calls.during(call):
             with self._loops.slices.aside():
@@ -141,7 +171,7 @@ class FitCalls:
     ) -> dict[str, Any]:
         """The arguments of a call by name. Only the chief shows progress, in lines that stay."""
         arguments = _by_name(original, model, args, kwargs)
-        if not self._config.is_chief:
+        if not self._rank.peers.is_chief:
             arguments["verbose"] = 0
         elif arguments.get("verbose", "auto") in ("auto", 1):
             arguments["verbose"] = 2

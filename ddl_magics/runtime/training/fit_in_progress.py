@@ -7,6 +7,8 @@ from typing import Any, Callable, Protocol, Sequence
 
 from ..keras_types import Model
 from .checkpointing import FitCheckpoints
+from .repeated_steps import RepeatedSteps
+from .share import Cutter
 
 
 class EpochSync(Protocol):
@@ -22,8 +24,9 @@ class FitInProgress:
 
     sync: of ranks with updates of their own. validate: with a parameter server, runs a validation on the chief, for all
     workers. has_data: its training data is in use, so that further data is for validation. cuts_validation: this rank
-    has its part of each batch of a validation. batch: rows of a batch, 0
-    where these are unknown. shapes: of the parts of the first batch, where the dataset does not tell.
+    has its part of each batch of a validation. cutter: makes this rank's part of a batch in the step. repeated: makes
+    steps again when ranks come or go. batch: rows of a batch, 0 where these are unknown. shapes: of the parts of the
+    first batch, where the dataset does not tell.
     """
 
     model: Model
@@ -33,6 +36,8 @@ class FitInProgress:
     checks_finite: bool = True
     has_data: bool = False
     cuts_validation: bool = False
+    cutter: Cutter | None = None
+    repeated: RepeatedSteps | None = None
     batch: int = 0
     shapes: Sequence[tuple[int, ...]] = ()
 

@@ -36,7 +36,7 @@ class FitReporter(keras.callbacks.Callback):
         self._rank, self._config, self._progress = rank, rank.config, rank.progress
         self._reporter, self._buckets = rank.reporter, StepBuckets(rank, rows)
         self._fit, self._access = fit, access
-        self._aligned = False
+        self._aligned = fit.checkpoints is not None and fit.checkpoints.joins
 
     def on_train_begin(self, logs: Any = None) -> None:
         model = self.model
@@ -106,7 +106,7 @@ class FitReporter(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         metrics, fit = finite_numbers(logs), self._progress.fit
         self._flush(logs={})
-        if self._config.is_chief:
+        if self._rank.peers.is_chief:
             seconds = time.monotonic() - self._epoch_began
             self._reporter.emit("epoch", fit=fit, epoch=epoch, metrics=metrics, seconds=round(seconds, 6))
         elif self._config.in_ensemble:

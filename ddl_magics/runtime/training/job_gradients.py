@@ -13,8 +13,10 @@ import tensorflow as tf
 from ..gradients import overlap
 from ..gradients.exchange import GradientExchange
 from ..gradients.flat_exchange import FlatExchange
+from ..gradients.repeated_exchange import RepeatedExchange
 from ..keras_types import Gradient, Tensor, Variable
 from .loop_slices import LoopSlices
+from .repeated_steps import RepeatedSteps
 from .sharded_update import Apply, ShardedUpdate
 from .step_context import StepContext
 
@@ -73,7 +75,12 @@ class JobGradients:
                 if sharded is not None:
                     return sharded.update(apply, gradients, variables, share, self._checks_finite(scaled))
                 exchange = self._exchange(gradients, scaled, variables)
-                return apply(exchange(gradients, share), variables)
+                summed = exchange(gradients, share)
+                if not isinstance(exchange, RepeatedExchange):
+                    return apply(summed, variables)
+                tensors = [tensor for tensor in tf.nest.flatten(summed, expand_composites=True) if tf.is_tensor(tensor)]
+                with tf.control_dependencies(tensors):  # nothing of the update before the step is complete
+                    return apply(summed, variables)
 
     @contextlib.contextmanager
     def _in_update(self) -> Iterator[None]:
@@ -85,7 +92,7 @@ class JobGradients:
 
     @contextlib.contextmanager
     def deferred(self) -> Iterator[list[DeferredUpdate]]:
-        """Collect the updates of a step that is traced for XLA, which cannot compile an exchange."""
+        """Collect the updates of a step that is traced for XLA, which cannot compile an exchange, or to be repeated."""
         updates: list[DeferredUpdate] = []
         self._deferred = updates
         try:
@@ -119,6 +126,9 @@ class JobGradients:
         """What sums the gradients. Eager steps share one, which keeps the residuals of compression."""
         rank, check_finite = self._context.rank, self._checks_finite(scaled)
         share = None if self._context.calls.current is None else self._context.traced.share
+        fit = self._context.calls.fit
+        if share is not None and fit is not None and fit.repeated is not None and self._context.calls.training:
+            return RepeatedExchange(rank.peers, rank.errors, check_finite, self._repeated_steps)
         if self._context.config.compression is None or not tf.executing_eagerly():  # a graph keeps what it has traced
             return overlap.exchange(rank, check_finite, gradients, variables, share)
         shapes = tuple(None if gradient is None else (tuple(gradient.shape), gradient.dtype) for gradient in gradients)
@@ -126,6 +136,11 @@ class JobGradients:
         if key not in self._eager_exchanges:
             self._eager_exchanges[key] = overlap.exchange(rank, check_finite, gradients, variables, share)
         return self._eager_exchanges[key]
+
+    def _repeated_steps(self) -> RepeatedSteps:
+        fit = self._context.calls.fit
+        assert fit is not None and fit.repeated is not None
+        return fit.repeated
 
     def _checks_finite(self, scaled: bool) -> bool:
         fit = self._context.calls.fit

@@ -40,7 +40,11 @@ class JobLogs:
             return original(model, logs)
         results = batch_logs.results_of_metrics(model)
         statistics = self._access.statistics(model) if call.trains else []
-        self._context.metric_sums.reduce(kind, model.metrics, statistics)
+        if call.kind == "fit" and fit is not None and fit.repeated is not None:
+            fit.repeated.put_totals()
+            self._context.metric_sums.reduce(kind, [], statistics)
+        else:
+            self._context.metric_sums.reduce(kind, model.metrics, statistics)
         result = original(model, logs)
         if result is logs and logs:
             of_job = functools.partial(self._mean_logs, kind, call.trains)
@@ -67,4 +71,7 @@ class JobLogs:
         return reduce.mean_logs(self._context.rank.peers, kind, logs, self._context.rows.in_last_step, sums)
 
     def _sum_metrics(self, metrics: Sequence[Metric]) -> None:
+        fit = self._context.calls.fit
+        if fit is not None and fit.repeated is not None and self._context.calls.training:
+            return fit.repeated.put_totals()
         self._context.metric_sums.reduce(announcement.METRICS, metrics, [])

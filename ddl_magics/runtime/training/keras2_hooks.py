@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -234,5 +234,7 @@ class Keras2Hooks(KerasHooks):
     def begin_at(self, model: Model, epoch: int | None) -> None:
         self._train_data._initial_epoch = epoch
 
-    def fast_forward(self, epochs: int, steps: int | None, step: int) -> None:
+    def fast_forward(
+        self, first_epoch: int, epochs: int, steps: int | None, step: int, arguments: Mapping[str, Any]
+    ) -> None:
         self._epochs_ago = epochs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as tf_trainer
@@ -14,7 +14,9 @@ from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter, data_adapter_utils
+from keras.src.trainers.epoch_iterator import EpochIterator
 
+from ..gradients.batch import Whole
 from ..gradients.flat_exchange import FlatGradients
 from ..gradients.masked_loss import masked
 from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Tensor, Variable
@@ -138,12 +140,32 @@ class Keras3Hooks(KerasHooks):
         finally:
             model.jit_compile = compiled
 
+    def repeats(self, model: Model) -> bool:
+        """Keras' own step, a function of one batch."""
+        own_step = getattr(model.train_step, "__func__", None) is self.trainer.train_step
+        return own_step and not model.run_eagerly and model.steps_per_execution == 1
+
+    def _repeating(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """`function` of an iterator, which is made again when ranks come or go."""
+        if self.rank.peers.regrouping is None:
+            return function
+
+        @functools.wraps(function)
+        def repeating(iterator: Any) -> Any:
+            fit = self.calls.fit
+            if fit is None or fit.repeated is None or not self.calls.training:
+                return function(iterator)
+            return fit.repeated.step(function, iterator)
+
+        return repeating
+
     def build(self, model: Model, step: Callable[[Batch], Any], batch: Batch) -> None:
         """Nothing: Keras 3 has built all before it traces a step."""
 
     def _takes_single_batches(self, function: Callable[[Any], Any], compiled: bool) -> Callable[[Any], Any]:
         """A function of an iterator, which is not one of tf.data where it has the batch of a `train_on_batch`."""
         counts: dict[int, Variable] = {}
+        function = self._repeating(function)
 
         @functools.wraps(function)
         def cutting(iterator: Any) -> Any:
@@ -263,20 +285,25 @@ class Keras3Hooks(KerasHooks):
         return self.sharding.variables(model) or list(model.optimizer.variables)
 
     def build_all(self, model: Model) -> None:
-        spec = self._train_data._distributed_dataset.element_spec
+        spec, fit = self._train_data._distributed_dataset.element_spec, self.calls.fit
+        if isinstance(spec, Whole) and fit is not None and fit.cutter is not None:
+            spec = self.context.placement.spec(fit.cutter, spec)
         model._symbolic_build(data_batch=getattr(spec, "batch", spec))
 
     def begin_at(self, model: Model, epoch: int | None) -> None:
         model._initial_epoch = epoch
 
-    def fast_forward(self, epochs: int, steps: int | None, step: int) -> None:
+    def fast_forward(
+        self, first_epoch: int, epochs: int, steps: int | None, step: int, arguments: Mapping[str, Any]
+    ) -> None:
         """A new order of the rows is drawn when an epoch's first batch is read; the others are left unread.
 
-        Data that continues from epoch to epoch, as with steps_per_epoch, is all read.
+        It is drawn by a shuffle, which the data of the validation may have in common with that of the training. Data
+        that continues from epoch to epoch, as with steps_per_epoch, is all read.
         """
-        data = self._train_data
+        data, validation = self._train_data, _Validation(arguments)
         continues = data.steps_per_epoch or data.continues
-        for _ in range(epochs):
+        for epoch in range(first_epoch, first_epoch + epochs):
             with data.catch_stop_iteration():
                 for step_number, *_, batches in data._enumerate_iterator():
                     if continues or not step_number:
@@ -285,9 +312,34 @@ class Keras3Hooks(KerasHooks):
                         break
             if not data.steps_per_epoch:
                 data._num_batches = data._num_batches or steps
+            validation.begin(epoch)
         data.skipped_steps = step
 
     @staticmethod
     def read(batches: Any, count: int) -> None:
         for _ in range(count):
             next(batches)
+
+
+class _Validation:
+    """Reads the dataset of a fit's validation, where it has one, as its evaluations do. arguments: of the call."""
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self._every = arguments.get("validation_freq") or 1
+        data, steps = arguments.get("validation_data"), arguments.get("validation_steps")
+        self._iterator = _Batches(data, steps_per_epoch=steps) if isinstance(data, tf.data.Dataset) else None
+
+    def begin(self, epoch: int) -> None:
+        """Read the first batch of the validation of an epoch, if that has one."""
+        number, every = epoch + 1, self._every
+        if self._iterator is not None and (number % every == 0 if isinstance(every, int) else number in every):
+            for step_number, *_, batches in self._iterator._enumerate_iterator():
+                if not step_number:
+                    next(batches, None)
+                if self._iterator.num_batches is None:
+                    break
+
+
+class _Batches(EpochIterator):
+    def _get_iterator(self) -> Any:
+        return self.data_adapter.get_tf_dataset()

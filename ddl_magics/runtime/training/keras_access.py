@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
-from typing import Any, Callable, ContextManager
+from typing import Any, Callable, ContextManager, Mapping
 
 from ..keras_types import Batch, Metric, Model, Variable
 
@@ -18,6 +18,9 @@ class KerasAccess(abc.ABC):
 
     #: The class whose layers may take their statistics from all ranks.
     batchnorm_class: type
+
+    #: The attribute in which layers list variables that no gradient touches.
+    layer_state: str
 
     #: Whether a fit can be continued within an epoch (`fast_forward`).
     resumes_within_epochs = False
@@ -69,6 +72,10 @@ class KerasAccess(abc.ABC):
     def logs_as_list(self, model: Model, logs: dict[str, Any]) -> Any:
         """What `train_on_batch` returns for `logs` without `return_dict`."""
 
+    def repeats(self, model: Model) -> bool:
+        """Whether a training step of `model` can be made again, by fewer ranks, before its update."""
+        return False
+
     # -- a fit that is continued
 
     @abc.abstractmethod
@@ -80,5 +87,10 @@ class KerasAccess(abc.ABC):
         """Have the fit in progress, which is about to begin, begin with this epoch; None: with the one of its call."""
 
     @abc.abstractmethod
-    def fast_forward(self, epochs: int, steps: int | None, step: int) -> None:
-        """Have the data of the fit in progress continue as after so many epochs of `steps`, at number `step`."""
+    def fast_forward(
+        self, first_epoch: int, epochs: int, steps: int | None, step: int, arguments: Mapping[str, Any]
+    ) -> None:
+        """Have the data of the fit in progress continue as after so many epochs of `steps`, at number `step`.
+
+        first_epoch: of the fit; arguments: of its call, by name.
+        """

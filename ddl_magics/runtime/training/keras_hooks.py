@@ -39,12 +39,11 @@ from .step_states import ModelStep
 class KerasHooks(KerasAccess):
     """What both generations of Keras have in common. A subclass says where the places are. keras: the package.
 
-    layer_state: the attribute in which layers list variables that no gradient touches. loss_scaling: the classes of
-    optimizers that scale the loss in their `apply_gradients`. logs_method: of models, makes the logs at the end of an
-    epoch or an evaluation. metrics_container: the class of compiled metrics, built_metrics: its attribute with them.
+    loss_scaling: the classes of optimizers that scale the loss in their `apply_gradients`. logs_method: of models,
+    makes the logs at the end of an epoch or an evaluation. metrics_container: the class of compiled metrics,
+    built_metrics: its attribute with them.
     """
 
-    layer_state: str
     logs_method: str
     metrics_container: type
     built_metrics: str
@@ -55,7 +54,7 @@ class KerasHooks(KerasAccess):
         self.context = StepContext.of_rank(rank, keras.layers.Layer, self.batchnorm_class)
         self.calls = self.context.calls
         self.feed = ChiefFeed(rank)
-        self.call_data = CallData(rank, self.calls, keras.layers.RNN, self.feed)
+        self.call_data = CallData(rank, self.calls, keras.layers.RNN, self.feed, self.context.placement)
         self.loops = CellLoops(self.context, self, self.feed)
         self.gradients = JobGradients(self.context, self.loops.slices)
         self.sharding = ShardedOptimizers(self.context, keras.layers.Embedding)

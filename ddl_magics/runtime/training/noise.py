@@ -41,6 +41,7 @@ from ..keras_types import Tensor
 from ..rank.config import RankConfig
 from ..trial.patching import wrap
 from ..trial.private_streams import PrivateStreams
+from .placement import Placement
 
 #: What a rank adds to a seed is a multiple of this prime, larger than the numbers by which seeds usually differ.
 _STRIDE = 15_485_863
@@ -72,8 +73,9 @@ class Noise:
     A step that is tried draws alike, so that all ranks find the same out about it.
     """
 
-    def __init__(self, config: RankConfig, traced: TracedStep, within: WithinStep) -> None:
+    def __init__(self, config: RankConfig, traced: TracedStep, within: WithinStep, placement: Placement) -> None:
         self._config, self._fold, self._traced, self._within = config, config.rank * _STRIDE, traced, within
+        self._placement = placement
         self._thread = _Thread()
         self._streams: PrivateStreams | None = None
 
@@ -111,6 +113,14 @@ class Noise:
     def _folds(self) -> bool:
         return self.apart and bool(self._fold) and not self._traced.trial
 
+    @property
+    def _position(self) -> Any:
+        return self._placement.position if self._config.regroups else self._config.rank
+
+    @property
+    def _size(self) -> Any:
+        return self._placement.size if self._config.regroups else self._config.size
+
     def install(self, layer: type) -> None:
         """Hook TensorFlow; layer: the class of Keras' layers."""
         wrap(random_seed, "get_seed", self._get_seed)
@@ -138,7 +148,7 @@ class Noise:
 
         What has another first axis than this rank's rows is drawn alike on all ranks, as it is for all rows.
         """
-        share, config = self._traced.share, self._config
+        share = self._traced.share
         if not self.apart or self._traced.trial or share is None or isinstance(share, LocalShare):
             return original(*args, **kwargs)
         if self._within.alone():
@@ -151,7 +161,8 @@ class Noise:
             if static.rank == 0 or is_broadcast:
                 return original(*args, **kwargs)
             has_rows = tf.equal(shape[0], tf.maximum(share.rows, 1))
-            begin = tf.where(has_rows, tf.minimum(share.total * config.rank // config.size, share.total - 1), 0)
+            begin = tf.minimum(share.total * self._position // self._size, share.total - 1)
+            begin = tf.where(has_rows, begin, 0)
             bound.arguments["shape"] = tf.concat([[tf.where(has_rows, share.total, shape[0])], shape[1:]], 0)
             drawn = original(*bound.args, **bound.kwargs)[begin : begin + shape[0]]
         drawn.set_shape(static)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from ..keras_types import Tensor
+from ..rank.data_wait import value_of
 
 
 class RowCounter:
@@ -22,8 +23,8 @@ class RowCounter:
 
     @property
     def total(self) -> int:
-        return int(self._total.numpy())
+        return int(value_of(self._total))
 
     @property
     def in_last_step(self) -> int:
-        return int(self._in_last_step.numpy())
+        return int(value_of(self._in_last_step))

@@ -6,12 +6,15 @@ Parameter server: of the sequence of batches, worker k of n takes every n-th, be
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator, Tuple
 
 import tensorflow as tf
 
-from ..gradients.batch import SAMPLE_ROWS, LocalShare, Share
+from ..gradients.batch import SAMPLE_ROWS, LocalShare, Share, Whole
 from ..keras_types import Batch, Dataset, Tensor
+
+#: (elements of a dataset, a rank's position, the number of ranks) -> its `Share`.
+Cutter = Callable[[Tuple[Any, ...], Any, Any], Share]
 
 NOT_ROWS = (
     "the parts of a batch have %s rows, so that workers cannot cut it along its first axis: wrap the dataset in "
@@ -81,28 +84,45 @@ def cut(dataset: Dataset, rank: int, size: int, of_arrays: bool = False) -> Data
 
     of_arrays: Keras has made `dataset` of arrays. Then the numbers of a batch's rows are cut, before any is gathered.
     """
+    dataset, cut_out = _cutter(dataset, of_arrays)
+    return _mapped(dataset, lambda *elements: cut_out(elements, rank, size)).prefetch(2)
+
+
+def whole(dataset: Dataset, of_arrays: bool = False) -> tuple[Dataset, Cutter]:
+    """(A dataset of `Whole`s, what makes this rank's `Share` of the elements of one). The arguments are `cut`'s."""
+    dataset, cut_out = _cutter(dataset, of_arrays)
+    return _mapped(dataset, lambda *elements: Whole(elements)).prefetch(2), cut_out
+
+
+def _cutter(dataset: Dataset, of_arrays: bool) -> tuple[Dataset, Cutter]:
+    """(A dataset, what makes of its elements, of a rank's position and of the number of ranks its `Share`)."""
     _check_spec(dataset.element_spec)
     dataset, gather = _before_gathering(dataset) if of_arrays else (dataset, None)
 
-    def slice_batch(*elements: Any) -> Share:
+    def slice_batch(elements: tuple[Any, ...], rank: Any, size: Any) -> Share:
         if gather is None:
             return share_of(_element(dataset, elements), rank, size)
         numbers, arrays = elements
         return _share_of(numbers, _rows(numbers), rank, size, lambda rows: gather(rows, arrays))
 
-    return _mapped(dataset, slice_batch).prefetch(2)
+    return dataset, slice_batch
 
 
-def share_of(batch: Batch, rank: int, size: int) -> Share:
-    """Rank's `Share` of a batch of tensors. An error where its parts have different numbers of rows."""
+def share_of(batch: Batch, rank: Any, size: Any) -> Share:
+    """Rank's `Share` of a batch of tensors. An error where its parts have different numbers of rows.
+
+    rank, size: ints, or scalars of int64.
+    """
     with tf.control_dependencies(_same_rows(batch)):
         total = _rows(batch)
         total = total if isinstance(total, int) else tf.identity(total)
     return _share_of(batch, total, rank, size, lambda rows: rows)
 
 
-def _share_of(batch: Batch, total: Any, rank: int, size: int, rows_of: Callable[[Any], Any]) -> Share:
+def _share_of(batch: Batch, total: Any, rank: Any, size: Any, rows_of: Callable[[Any], Any]) -> Share:
     """rows_of: makes rows of those of `batch`, which has `total`."""
+    if not isinstance(rank, int):
+        total = tf.cast(total, tf.int64)
     low, high = total * rank // size, total * (rank + 1) // size
     rows = high - low
     if isinstance(total, int):
@@ -115,7 +135,7 @@ def _share_of(batch: Batch, total: Any, rank: int, size: int, rows_of: Callable[
     return Share(local_rows, tf.cast(rows, tf.int64), tf.cast(total, tf.int64), tuple(sample))
 
 
-def _mapped(dataset: Dataset, function: Callable[..., Share]) -> Dataset:
+def _mapped(dataset: Dataset, function: Callable[..., Share | Whole]) -> Dataset:
     """`function` of each element, as it is: converted by AutoGraph, ours take a third of a second in a first fit."""
     unconverted = tf.autograph.experimental.do_not_convert(function)
     return dataset.map(unconverted, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)

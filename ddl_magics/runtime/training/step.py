@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+import functools
+from typing import Any, Callable
 
 import tensorflow as tf
 
-from ..gradients.batch import Share
+from ..gradients.batch import Share, Whole
 from ..keras_types import Batch, Model, Variable
 from ..trial import cell_code, inlined_functions, recorded_assignments
 from ..trial.python_state import PythonState
@@ -46,6 +47,7 @@ class StepHook:
         self._context, self._gradients, self._access, self._model, self._step = step
         self._name, self._in_xla = step.name, in_xla
         self._run = self._run_compiled if compiled else self._step
+        self._finish: list[Callable[[], Any]] = []  # of the step in progress, once it has its gradients
         access, model = self._access, self._model
         of_keras = access.trainer.train_step, access.trainer.test_step
         replaces_step = getattr(self._step, "__func__", None) not in of_keras
@@ -70,6 +72,9 @@ class StepHook:
 
     def _call(self, data: Any) -> Any:
         context = self._context
+        fit = context.calls.fit
+        if isinstance(data, Whole) and fit is not None and fit.cutter is not None:
+            data = context.placement.cut(fit.cutter, data)
         if not isinstance(data, Share):
             with context.traced.state(alone=True):
                 return self._run(data)
@@ -99,12 +104,29 @@ class StepHook:
                     for metric in model.metrics:
                         context.whole_metrics.take(metric)
                 # Compute: forward pass, backward pass, and the update (job_gradients.py).
+                self._finish = []
                 with recorded_assignments(lambda: not self._gradients.applying) as assigned:
-                    logs = self._python.watched(self._run, batch)
+                    logs = self._python.watched(self._run_deferred if self._is_repeated else self._run, batch)
                 # Report variables that each rank sets from its own rows.
                 self._states.report(assigned, batch)
-        # Undo the step on a rank without rows.
-        self._states.restore_without_rows(share, states, assigned)
+                # Undo the step on a rank without rows.
+                self._states.restore_without_rows(share, states, assigned)
+                for finish in self._finish:
+                    finish()
+        return logs
+
+    @property
+    def _is_repeated(self) -> bool:
+        """Whether the step is made again when ranks come or go: all else comes before its update."""
+        fit = self._context.calls.fit
+        return self._context.calls.training and fit is not None and fit.repeated is not None
+
+    def _run_deferred(self, batch: Batch) -> Any:
+        if self._run != self._step:
+            return self._run(batch)
+        with self._gradients.deferred() as deferred:
+            logs = self._step(batch)
+        self._finish = [functools.partial(update.finish, update.tensors) for update in deferred]
         return logs
 
     def _run_compiled(self, batch: Batch) -> Any:
@@ -130,8 +152,7 @@ class StepHook:
             python.restore()
             raise _TraceAgain
         logs, exchanged = compiled()
-        for update, values in zip(updates, exchanged):
-            update.finish(values)
+        self._finish = [functools.partial(update.finish, values) for update, values in zip(updates, exchanged)]
         return logs
 
 

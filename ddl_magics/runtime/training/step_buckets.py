@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Mapping, Protocol
 
+from ..rank.data_wait import Sums
 from ..rank.rank import Rank
 
 FLUSH_SECONDS = 0.25
@@ -27,13 +28,15 @@ class StepBuckets:
 
     def open(self, step: int) -> None:
         """Begin a bucket at `step`."""
-        self._first_step = step
+        self._open(step, self._data_wait.sums(), self._rows.total)
+
+    def _open(self, step: int, sums: Sums, rows: int) -> None:
+        """sums, rows: as they are now."""
+        self._first_step, self._before, self._rows_before = step, sums, rows
         self._began = time.monotonic()
         self._read_apart = 0.0  # seconds of reads between the steps
         self._outside = self._data_wait.outside_graphs  # when a step last began or ended
-        self._before = self._data_wait.sums()
         self._stepping = self._waited = self._copied = self._wired = self._hidden = 0.0
-        self._rows_before = self._rows.total
 
     def begin_step(self) -> None:
         self._step_began = time.monotonic()
@@ -64,14 +67,15 @@ class StepBuckets:
         progress = self._progress
         if not self.count:
             return
-        data, within_steps = self._data()
+        sums, rows = self._data_wait.sums(), self._rows.total
+        data, within_steps = self._data(sums)
         self._reporter.emit(
             "steps",
             fit=progress.fit,
             epoch=progress.epoch,
             step=self._first_step,
             count=self.count,
-            rows=self._rows.total - self._rows_before,
+            rows=rows - self._rows_before,
             seconds=round(time.monotonic() - self._began, 6),
             compute=round(max(0.0, self._stepping - self._waited - within_steps), 6),
             wait=round(self._waited, 6),
@@ -81,11 +85,10 @@ class StepBuckets:
             **({"hidden": round(self._hidden, 6)} if self._hidden else {}),
             metrics=metrics,
         )
-        self.open(progress.step)
+        self._open(progress.step, sums, rows)
 
-    def _data(self) -> tuple[float, float]:
+    def _data(self, sums: Sums) -> tuple[float, float]:
         """Seconds that the bucket waited for data: (all, of these within its steps)."""
-        sums = self._data_wait.sums()
         steps = sums.steps - self._before.steps
         within = sums.reads - self._before.reads - self._read_apart
         within = min(max(0.0, within), max(0.0, self._stepping - max(self._waited, steps)))

@@ -16,6 +16,7 @@ from ..rank.rank import Rank
 from .batch_lengths import BatchLengths
 from .calls import Calls
 from .noise import Noise
+from .placement import Placement
 from .rows import RowCounter
 from .step_trial import StepTrial
 from .step_weighing import StepWeighing
@@ -27,7 +28,7 @@ class StepContext:
 
     metric_sums: sums the states of metrics over ranks; whole_metrics: updates those that do not add up with the rows of
     all ranks. lengths: agrees on lengths that a step takes from its rows. trial: finds out what a step does to rows;
-    weighing: weighs its losses accordingly.
+    weighing: weighs its losses accordingly. placement: which rows are this rank's, where ranks come and go.
     """
 
     rank: Rank
@@ -43,6 +44,7 @@ class StepContext:
     whole_metrics: WholeMetrics
     weighing: StepWeighing
     trial: StepTrial
+    placement: Placement
 
     @property
     def config(self) -> RankConfig:
@@ -53,7 +55,8 @@ class StepContext:
         """layer_class, batchnorm_class: of the Keras in use."""
         config, reporter, traced = rank.config, rank.reporter, TracedStep()
         within, metric_sums = WithinStep(rank.peers, rank.errors, traced), MetricSums(rank.peers)
-        gather, noise = config.spec.gather or "auto", Noise(config, traced, within)
+        placement = Placement(rank.peers)
+        gather, noise = config.spec.gather or "auto", Noise(config, traced, within, placement)
         weighing = StepWeighing(traced, within, reporter)
         return cls(
             rank=rank,
@@ -69,4 +72,5 @@ class StepContext:
             whole_metrics=WholeMetrics(traced, within, reporter, metric_sums, gather, config.local_updates),
             weighing=weighing,
             trial=StepTrial(weighing, layer_class),
+            placement=placement,
         )

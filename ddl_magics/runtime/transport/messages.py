@@ -40,6 +40,16 @@ PULSE = 12
 # prewarmed process -> supervisor; the supervisor answers with the same kind and {}
 FORK_ENDED = 13  # {"status"}: of the rank that it has forked, as `subprocess.Popen.returncode`
 
+# ranks that come and go
+# rank -> driver, {"joins": number | null, "welcomes": bool}: the rank waits for a GROUP: it wants to join in the fit of
+# this number; or it is between two steps, and welcomes those that do; or it has lost a peer
+REGROUP = 14
+# driver -> rank, {"group": number, "ranks": [rank, ...]}: who takes part from now on; each answers with GROUP_READY
+GROUP = 15
+# rank -> driver, {"group": number, "address": [host, port]}: the rank waits for the PEERS of this group
+GROUP_READY = 16
+JOINS = 17  # driver -> rank, {}: a rank wants to join; the others regroup before their next step
+
 CHUNK_BYTES = 1 << 20
 
 

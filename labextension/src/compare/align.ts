@@ -1,5 +1,6 @@
 /** The lines of a run over a common axis: steps, time since training began, epochs done, or rows trained. Pure. */
 
+import type { SeriesKey } from "../generated";
 import { epochKnots, interpolate, type Knots } from "../view/axes";
 import type { Line, RunModel } from "../view/model";
 
@@ -7,16 +8,23 @@ export const AXES = ["step", "time", "epoch", "sample"] as const;
 
 export type Axis = (typeof AXES)[number];
 
-/** The chart of samples/s, whose line is over seconds; those of the metrics are over steps. */
+/** The charts whose lines are over seconds; those of the metrics are over steps. */
 export const RATE = "samples/s";
+export const WORKERS = "number of workers";
 
-/** Names of the charts of all runs: loss, other metrics, those of the validation, samples/s. */
+/** The keys of their lines. Only runs whose workers come and go have the number of them. */
+export const OVER_TIME: ReadonlyMap<string, SeriesKey> = new Map([
+  [RATE, "rate"],
+  [WORKERS, "workers"],
+]);
+
+/** Names of the charts of all runs: loss, other metrics, those of the validation, samples/s, number of workers. */
 export function chartNames(models: readonly RunModel[]): string[] {
   const keys = models.flatMap((model) => [...model.lines.keys()]);
   const metrics = keys.filter((key) => key.startsWith("metric:")).map((key) => key.slice("metric:".length));
   const order = (name: string) => (name.startsWith("val_") ? 2 : 0) + (/^(val_)?loss$/.test(name) ? 0 : 1);
   const names = [...new Set(metrics)].sort((a, b) => order(a) - order(b));
-  return keys.includes("rate") ? [...names, RATE] : names;
+  return [...names, ...[...OVER_TIME].filter(([, key]) => keys.includes(key)).map(([name]) => name)];
 }
 
 /**
@@ -24,9 +32,10 @@ export function chartNames(models: readonly RunModel[]): string[] {
  * are unknown.
  */
 export function aligned(model: RunModel, name: string, axis: Axis): Line | null | undefined {
-  if (name === RATE) {
-    const rate = model.line("rate");
-    return rate && mapped(rate, fromSeconds(model, axis));
+  const key = OVER_TIME.get(name);
+  if (key) {
+    const overTime = model.line(key);
+    return overTime && mapped(overTime, fromSeconds(model, axis));
   }
   const line = model.exactLine(name) ?? model.line(`metric:${name}`);
   return line && mapped(line, fromSteps(model, axis));

@@ -8,7 +8,7 @@ import { h, setChildren } from "../view/dom";
 import { duration, number } from "../view/format";
 import type { Line } from "../view/model";
 import type { Palette } from "../view/theme";
-import { type Axis, aligned, chartNames, RATE, runningValues } from "./align";
+import { type Axis, aligned, chartNames, OVER_TIME, RATE, runningValues, WORKERS } from "./align";
 import type { ComparedRun } from "./comparison";
 
 /** Number of metrics that get a chart. */
@@ -51,7 +51,7 @@ export class OverlaidCharts extends ChartGroup {
     this.axis = axis;
     const shown = runs.filter((run) => run.shown);
     const all = chartNames(shown.map(({ follower }) => follower.model));
-    const names = all.filter((name, i) => i < MAX_METRICS || name === RATE);
+    const names = all.filter((name, i) => i < MAX_METRICS || OVER_TIME.has(name));
     const unaligned = new Set<ComparedRun>();
     const plans = names.map((name): Plan => {
       const lines: Plan["lines"] = [];
@@ -88,7 +88,11 @@ export class OverlaidCharts extends ChartGroup {
   private chart(name: string): Chart {
     const known = this.charts.get(name);
     if (known) return known;
-    const heading = name === RATE ? this.trans.__("samples/s") : name;
+    const headings: Record<string, string> = {
+      [RATE]: this.trans.__("samples/s"),
+      [WORKERS]: this.trans.__("number of workers"),
+    };
+    const heading = headings[name] ?? name;
     const chart = new Chart(h("h3", {}, heading), this.sync, this.colours, HEIGHT);
     this.charts.set(name, chart);
     return chart;
@@ -101,7 +105,7 @@ export class OverlaidCharts extends ChartGroup {
       const { letter, colour, dash } = style;
       const format = (value: number | null) => `${letter} ${number(value)}`;
       const newest = name === RATE ? (follower.model.progress?.rate ?? undefined) : undefined; // as in the run's own view
-      const trace: Trace = { line, colour, dash, format, newest };
+      const trace: Trace = { line, colour, dash, format, newest, stepped: name === WORKERS };
       const faint = behind(follower.model, name, axis);
       if (!faint) return [trace];
       return [
@@ -133,7 +137,7 @@ export class OverlaidCharts extends ChartGroup {
       },
       formatX: formatX[axis],
       xRange: [0, end],
-      ...(name === RATE && { yRange: "zero" }),
+      ...(OVER_TIME.has(name) && { yRange: "zero" }),
     };
   }
 }

@@ -108,9 +108,10 @@ export function rowLabel(row: Listed, search: SearchRow | null, trans: Translati
   return [...parts, location(row), ...row.labels].filter(Boolean).join(", ");
 }
 
-/** "1 worker", "4 workers"; a monitor has none. */
-export function size(run: Pick<RunRow, "workers" | "strategy">, trans: Translation): string {
+/** "1 worker", "4 workers", of --workers 2..4 "2..4 workers"; a monitor has none. */
+export function size(run: Pick<RunRow, "workers" | "min_workers" | "strategy">, trans: Translation): string {
   if (run.strategy === "monitor") return trans.__("monitor");
+  if (run.min_workers !== null) return trans.__("%1..%2 workers", run.min_workers, run.workers);
   return run.workers === null ? "" : trans._n("%1 worker", "%1 workers", run.workers);
 }
 

@@ -13,8 +13,8 @@ const SHOWN_LINES = 1000;
 
 export interface LogsOptions {
   pages(rank: number | "all"): LogPages;
-  /** The number of workers; 0 if unknown. */
-  workers(): number;
+  /** The numbers of the ranks are below this one; 0 if unknown. */
+  ranks(): number;
   /** Whether the run has not ended. */
   live(): boolean;
   /** Whether the page is visible; a hidden page does not poll. */
@@ -176,9 +176,9 @@ export class LogsTab implements TabContent {
   }
 
   private drawRanks(): void {
-    const { trans, workers } = this.options;
-    const ranks = Array.from({ length: workers() }, (_, rank): Option => [String(rank), trans.__("Rank %1", rank)]);
-    setOptions(this.rankSelect, [["all", trans.__("All ranks")], ["-1", trans.__("The job")], ...ranks]);
+    const { trans, ranks } = this.options;
+    const each = Array.from({ length: ranks() }, (_, rank): Option => [String(rank), trans.__("Rank %1", rank)]);
+    setOptions(this.rankSelect, [["all", trans.__("All ranks")], ["-1", trans.__("The job")], ...each]);
   }
 }
 

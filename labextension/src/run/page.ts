@@ -60,7 +60,7 @@ export class RunPage extends FollowedPage<RunPageOptions> {
     this.charts = new ChartsTab(model, new Recording(api, run), trans, () => void actions.stop(run));
     this.logs = new LogsTab({
       pages: (rank) => new LogPages(api, run, rank),
-      workers: () => model.run?.workers ?? 0,
+      ranks: () => model.rankEnd,
       live: () => !model.over,
       visible: () => isVisible(host),
       seconds: () => settings.pollSeconds,

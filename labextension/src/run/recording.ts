@@ -16,7 +16,7 @@ export interface Frame {
 
 export class Recording {
   readonly frames: Frame[] = [];
-  /** What the ranks printed, and warnings about the job, in order of time. */
+  /** What the ranks printed, warnings about the job, and who has come or gone, in order of time. */
   printed: readonly PrintedLine[] = [];
   private readonly log: LogPages;
   private request: Promise<void> | null = null;
@@ -52,6 +52,8 @@ export class Recording {
     for (let part = 1; part < MAX_LOG_PARTS && this.log.hasOlder && !this.log.full; part++) {
       await this.log.readOlder(signal);
     }
-    this.printed = this.log.lines.filter(({ rank, level }) => rank >= 0 || level === "warning");
+    this.printed = this.log.lines.filter(
+      ({ rank, level, text }) => rank >= 0 || level === "warning" || text.startsWith("RUNNING: "),
+    );
   }
 }

@@ -103,7 +103,7 @@ export function stepAt(model: RunModel, seconds: number): number {
 
 /** Whether a line is over seconds; the others are over steps. */
 function isOverTime(key: string): boolean {
-  return /^(rate$|gpu:|cpu:|memory:)/.test(key);
+  return /^(rate$|workers$|gpu:|cpu:|memory:|data:)/.test(key);
 }
 
 /** The points of a line up to `end`. */

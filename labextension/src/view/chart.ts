@@ -14,6 +14,7 @@ const LARGE_HEIGHT = 320;
 /** The weight of what was before in a smoothed line, for each of its points. */
 const SMOOTHING = 0.8;
 const DASH = [5, 3];
+const STEPS = uPlot.paths.stepped?.({ align: 1 });
 const MIN_WIDTH = 120;
 /** Width of a label of the x axis; half of the last one is to the right of the lines. */
 const LABEL = 36;
@@ -34,6 +35,8 @@ export interface Trace {
   dash?: boolean | readonly number[];
   thin?: boolean;
   faint?: boolean;
+  /** A value holds until the next one. */
+  stepped?: boolean;
   /** Fills the area from this line to the next one. */
   filled?: boolean;
 }
@@ -46,6 +49,8 @@ export interface ChartContent {
   /** The x under the pointer as text. */
   formatX(x: number): string;
   yRange?: Range | undefined;
+  /** Of a small chart below another one, whose x axis it shares: the highest y, which is its only tick beside 0. */
+  top?: number;
   /** The x range while the reader has not zoomed. */
   xRange: readonly [number, number];
   /** Follows the values under the pointer. */
@@ -115,7 +120,8 @@ export class Chart {
 
   private get data(): uPlot.AlignedData {
     const traces = this.content?.traces ?? [];
-    const shown = this.smooth.checked ? traces.map((trace) => ({ ...trace, line: smoothed(trace.line) })) : traces;
+    const smooth = (trace: Trace) => (trace.stepped ? trace : { ...trace, line: smoothed(trace.line) });
+    const shown = this.smooth.checked ? traces.map(smooth) : traces;
     return joined(this.log.checked ? shown.map((trace) => ({ ...trace, line: positive(trace.line) })) : shown);
   }
 
@@ -172,11 +178,12 @@ export class Chart {
   private createPlot(content: ChartContent): uPlot {
     const stroke = (trace: Trace) => () => colourOf(this.colours(), trace.colour);
     const dim = () => this.colours().dim;
+    const small = content.top !== undefined;
     const grid = { stroke: () => this.colours().grid, width: 1 };
     const options: uPlot.Options = {
       width: this.width,
       height: this.pixels,
-      padding: [8, LABEL / 2, 0, 0],
+      padding: [8, LABEL / 2, small ? 8 : 0, 0],
       legend: { show: false },
       cursor: {
         sync: { key: this.sync, scales: ["x", null] },
@@ -195,6 +202,7 @@ export class Chart {
           width: trace.thin || trace.faint ? 1 : 1.6,
           alpha: trace.faint ? 0.4 : 1,
           spanGaps: true,
+          ...(trace.stepped && STEPS ? { paths: STEPS } : {}),
           points: { show: (_plot: uPlot, i: number) => (this.content?.traces[i - 1]?.line.x.length ?? 0) < 2, size: 5 },
           ...(trace.dash ? { dash: trace.dash === true ? DASH : [...trace.dash] } : {}),
         })),
@@ -210,6 +218,7 @@ export class Chart {
           gap: 4,
           grid: { show: false },
           ticks: { ...grid, size: 3 },
+          show: !small,
           splits: (plot) => this.ticks(plot).map(({ at }) => at),
           values: (plot) => this.ticks(plot).map(({ label }) => label),
         },
@@ -221,6 +230,7 @@ export class Chart {
           space: 32,
           grid,
           ticks: { show: false },
+          ...(small ? { splits: () => [0, this.content?.top ?? 0] } : {}),
           values: (_plot, splits) => splits.map((value) => (value === null ? "" : tick(value))),
         },
       ],

@@ -1,4 +1,7 @@
-/** The four charts of a run: loss, another metric, samples/s of the job, and the load of the devices. */
+/**
+ * The four charts of a run: loss, another metric, samples/s of the job, and the load of the devices; below samples/s the
+ * number of workers, where they come and go.
+ */
 
 import { DEVICES, type Device, SPREAD, type Spread } from "../generated";
 import { epochTicks, type Range, timeTicks } from "./axes";
@@ -46,6 +49,9 @@ const BAND_HINT = "the job; under the pointer also the lowest, the median and th
 /** Begins the value of the option of the second chart that shows the ranks' own values of a metric. */
 const BY_RANK = "by rank: ";
 
+/** Of the chart of the number of workers, in pixels. */
+const WORKERS_HEIGHT = 52;
+
 let views = 0;
 
 export class Charts extends ChartGroup {
@@ -65,13 +71,17 @@ export class Charts extends ChartGroup {
     this.device = device;
     // Charts with the same sync key share a pointer, so the keys must be unique in the page.
     const [steps, time] = [`ddl-steps-${views}`, `ddl-time-${views++}`];
+    const rate = new Chart(h("h3", {}, "samples/s"), time, colours);
+    const workers = new Chart(h("h3", {}, "workers"), time, colours, WORKERS_HEIGHT);
     this.charts = [
       new Chart(this.lossTitle, steps, colours),
       new Chart(h("h3", {}, metricTitle), steps, colours),
-      new Chart(h("h3", {}, "samples/s"), time, colours),
+      rate,
       new Chart(h("h3", {}, deviceTitle), time, colours),
+      workers,
     ];
     this.element.append(...this.charts.map((chart) => chart.element));
+    rate.element.append(workers.element);
   }
 
   draw(model: RunModel): void {
@@ -101,8 +111,8 @@ export class Charts extends ChartGroup {
     const count = contents.filter((content) => content !== null).length;
     this.element.dataset.charts = String(count);
     this.element.style.setProperty("--ddl-columns", String(count));
-    this.charts.forEach((chart, i) => {
-      chart.draw(contents[i] ?? null);
+    [...contents, rate && workersContent(model)].forEach((content, i) => {
+      this.charts[i]?.draw(content);
     });
     this.resize();
   }
@@ -190,11 +200,23 @@ function rateContent(model: RunModel): ChartContent | null {
   return {
     traces: [{ line, colour: -1, newest: rate ?? undefined, format: number }],
     summary: `samples per second of the job over time, now ${number(rate)}`,
-    ticks: timeTicks,
-    formatX: (x) => atTime(model, x),
+    ...overTime(model),
     yRange: "zero",
-    xRange: timeRange(model),
     remark: share,
+  };
+}
+
+/** The number of workers over time; null where they do not come and go. */
+function workersContent(model: RunModel): ChartContent | null {
+  const line = model.line("workers");
+  if (!line) return null;
+  const top = Math.max(...line.y.map((y) => y ?? 0));
+  return {
+    traces: [{ line, colour: -1, format: number, stepped: true }],
+    summary: `number of workers over time, now ${number(line.y.at(-1))}`,
+    ...overTime(model),
+    yRange: [0, top],
+    top,
   };
 }
 
@@ -209,11 +231,9 @@ function deviceContent(model: RunModel, device: Device): ChartContent {
   return {
     traces,
     summary: `${title} of ${summary} over time`,
-    ticks: timeTicks,
-    formatX: (x) => atTime(model, x),
+    ...overTime(model),
     ...(many && { remarkAt: lowToHigh }),
     yRange,
-    xRange: timeRange(model),
     remark: many ? lowToHigh(Number.POSITIVE_INFINITY) : none,
     hint,
   };
@@ -260,10 +280,10 @@ function byRank(found: readonly [key: string, line: Line][], format: (value: num
   };
 }
 
-/** The common x range of the charts over time. */
-function timeRange(model: RunModel): [number, number] {
-  const overTime = [...model.lines].filter(([key]) => /^(rate$|gpu:|cpu:)/.test(key));
-  return xRangeOf(overTime.map(([, line]) => line));
+/** The common x axis of the charts over time. */
+function overTime(model: RunModel): Pick<ChartContent, "xRange" | "ticks" | "formatX"> {
+  const lines = [...model.lines].filter(([key]) => /^(rate$|gpu:|cpu:)/.test(key)).map(([, line]) => line);
+  return { xRange: xRangeOf(lines), ticks: timeTicks, formatX: (x) => atTime(model, x) };
 }
 
 function xRangeOf(lines: readonly Line[], first?: number): [number, number] {

@@ -1,5 +1,7 @@
 /** Numbers as text. An unknown value is an en dash, never a zero. */
 
+import type { RunInfo } from "../generated";
+
 export const UNKNOWN = "–";
 
 const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
@@ -91,4 +93,9 @@ function inGigabytes(bytes: number): string {
 /** "1 worker", "4 workers". */
 export function plural(count: number, noun: string): string {
   return `${grouped.format(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+/** "2 workers", or of --workers 2..4 "2..4 workers". */
+export function workerCount({ workers, min_workers: least }: Pick<RunInfo, "workers" | "min_workers">): string {
+  return least == null ? plural(workers, "worker") : `${least}..${workers} workers`;
 }

@@ -2,7 +2,7 @@
 
 import { STRATEGY_TITLES, type State } from "../generated";
 import { h, setAttribute, setAttributes, setText, setVisible } from "./dom";
-import { duration, plural } from "./format";
+import { duration, workerCount } from "./format";
 import type { RunModel } from "./model";
 import { stateWord } from "./phases";
 import { isSilent } from "./status";
@@ -85,7 +85,7 @@ export class RunHeader extends Header {
     const { run, state, progress } = model;
     if (!run || !state) return;
     const strategy = STRATEGIES[run.strategy] ?? run.strategy;
-    const workers = ["single", "monitor"].includes(run.strategy) ? "" : plural(run.workers, "worker");
+    const workers = ["single", "monitor"].includes(run.strategy) ? "" : workerCount(run);
     this.drawTitle(state.state, run.name, [strategy, workers, run.cluster]);
     const share = fraction(state.state, progress?.fraction ?? 0, state.ready, state.needed);
     this.drawBar(share === null ? null : 100 * share, 100);

@@ -2,7 +2,7 @@
 
 import { button, h, setAttribute, setText, setVisible } from "./dom";
 import { focusOn, roving } from "./keys";
-import type { RunModel, Worker } from "./model";
+import { hasLeft, type RunModel, type Worker } from "./model";
 import { SLOW, slower, verdict } from "./stragglers";
 
 export class HeatMap {
@@ -24,12 +24,12 @@ export class HeatMap {
     const summary = verdict(ratios);
     setText(this.heading, `${measure} of each rank against the median${summary ? `; ${summary}` : ""}`);
     const failed = model.state?.failure?.rank;
-    for (const { info } of workers) {
-      const { rank, host } = info;
+    for (const worker of workers) {
+      const { rank, host } = worker.info;
       const tile = this.tile(rank);
       const ratio = ratios.get(rank);
       const lag = slower(ratio);
-      const state = rank === failed ? "failed" : lag;
+      const state = rank === failed ? "failed" : hasLeft(worker) ? worker.info.state : lag;
       setAttribute(tile, "data-heat", rank === failed ? "bad" : heat(ratio));
       setAttribute(tile, "aria-pressed", String(rank === selected));
       setAttribute(tile, "aria-label", `rank ${rank}${state ? `, ${state}` : ""}`);

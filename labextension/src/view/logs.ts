@@ -55,7 +55,7 @@ export class Logs {
 
   draw(model: RunModel): void {
     this.model = model;
-    this.drawSelection(model.run?.workers ?? 0);
+    this.drawSelection(model.rankEnd);
     this.drawLines(model);
   }
 

@@ -3,6 +3,7 @@
 import {
   COLUMNS,
   type Column,
+  LEFT,
   type LogLine,
   type Message,
   type MonitorView,
@@ -34,6 +35,9 @@ export interface Worker {
   info: WorkerInfo;
   numbers: Numbers;
 }
+
+/** Whether the others train on without a rank. */
+export const hasLeft = ({ info }: Worker) => info.state === LEFT;
 
 /** Maximum number of printed lines that a page keeps. */
 export const MAX_LOG_LINES = 2000;
@@ -91,6 +95,11 @@ export class RunModel {
   /** The workers in order of rank. */
   ranks(): Worker[] {
     return [...this.workers.values()].sort((a, b) => a.info.rank - b.info.rank);
+  }
+
+  /** The numbers of its ranks are below this one: one that joins has a new number. */
+  get rankEnd(): number {
+    return Math.max(this.run?.workers ?? 0, ...[...this.workers.keys()].map((rank) => rank + 1));
   }
 
   line(key: SeriesKey): Line | undefined {

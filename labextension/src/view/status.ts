@@ -1,7 +1,7 @@
 /** The status line of a run: epoch, step, and the age of the newest events. */
 
 import { age, number, percent, plural } from "./format";
-import type { Numbers, RunModel } from "./model";
+import { hasLeft, type Numbers, type RunModel } from "./model";
 import { activity } from "./phases";
 
 /** The kernel sends a message every second; without one for this long, it is busy or gone. */
@@ -44,7 +44,7 @@ export function status(model: RunModel): string {
 
 /** Where the time of a step goes, the mean of the ranks: ["70 % computing, 30 % waiting for data"], or nothing. */
 export function stepTime(model: RunModel): string[] {
-  const ranks = model.ranks().filter(({ numbers }) => Number.isFinite(numbers.data));
+  const ranks = model.ranks().filter((worker) => Number.isFinite(worker.numbers.data) && !hasLeft(worker));
   if (!ranks.length) return [];
   const mean = (name: keyof Numbers) =>
     ranks.reduce((sum, { numbers }) => sum + (numbers[name] || 0), 0) / ranks.length;

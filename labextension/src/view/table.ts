@@ -2,7 +2,7 @@
 
 import { h, scrollBox, setAttribute, setChildren, setText, setVisible } from "./dom";
 import { gigabytes, gigabytesOf, number, percent, UNKNOWN, wattsOf } from "./format";
-import type { Numbers, RunModel, Worker } from "./model";
+import { hasLeft, type Numbers, type RunModel, type Worker } from "./model";
 import { slower } from "./stragglers";
 
 interface Column {
@@ -182,10 +182,12 @@ export class Table {
       const { rank, state, message } = worker.info;
       const { element, cells } = this.row(rank, columns);
       const lag = slower(ratios.get(rank));
-      const verdict = rank === failed ? "failed" : lag;
+      const left = hasLeft(worker);
+      const verdict = rank === failed ? "failed" : left ? state : lag;
       for (const [column, cell] of cells) drawCell(cell, column, worker, column.judges ? verdict : "");
       // Once the run has ended, a slow rank holds nobody back.
       setAttribute(element, "data-lag", (lag !== "" && !model.over) || rank === failed);
+      setAttribute(element, "data-left", left);
       setAttribute(element, "title", [state, message].filter(Boolean).join(": ") || undefined);
       return element;
     });

@@ -6,7 +6,7 @@ import { RunHeader } from "./header";
 import { HeatMap } from "./heatmap";
 import { LiveView } from "./liveview";
 import { Logs } from "./logs";
-import type { RunModel } from "./model";
+import { hasLeft, type RunModel } from "./model";
 import { Monitor } from "./monitor";
 import { Notice } from "./notice";
 import { Phases, stateWord } from "./phases";
@@ -101,7 +101,10 @@ export class RunView extends LiveView {
   private drawWorkers(): void {
     const model = this.drawn;
     const workers = model.ranks();
-    const ratios = slowness(workers, model.run?.strategy === "ps");
+    const ratios = slowness(
+      workers.filter((worker) => !hasLeft(worker)),
+      model.run?.strategy === "ps",
+    );
     const many = Math.max(workers.length, model.run?.workers ?? 0) > MAX_TABLE_ROWS;
     this.heat.draw(model, many ? workers : [], ratios, this.selected);
     const failed = model.state?.failure?.rank;

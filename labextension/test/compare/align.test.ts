@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type Axis, aligned, chartNames, RATE } from "../../src/compare/align";
+import { type Axis, aligned, chartNames, RATE, WORKERS } from "../../src/compare/align";
 import type { RunState } from "../../src/generated";
 import { RunModel } from "../../src/view/model";
 import { full, type Lines, type Point, PROGRESS, STATE } from "../messages";
@@ -34,6 +34,14 @@ test("samples/s over time, and over the steps done by then", () => {
   expect(aligned(model(), RATE, "time")).toEqual({ x: [0, 10, 40, 53], y: [50, 60, 70, 0] });
   expect(aligned(model(), RATE, "step")).toEqual({ x: [0, 5, 20], y: [50, 60, 70] });
   expect(aligned(model(), RATE, "epoch")).toEqual({ x: [0, 0.5, 2], y: [50, 60, 70] });
+});
+
+test("the number of workers is drawn as samples/s are", () => {
+  const workers = { workers: { points: [[7, 3], [27, 2]] as Point[] } }; // biome-ignore format: points
+  const of = model({ ...LINES, ...workers });
+  expect(aligned(of, WORKERS, "time")).toEqual({ x: [0, 20], y: [3, 2] });
+  expect(aligned(of, WORKERS, "step")).toEqual({ x: [0, 10], y: [3, 2] });
+  expect(chartNames([of, model()])).toEqual(["loss", "val_loss", RATE, WORKERS]);
 });
 
 test("the time before the training does not count", () => {

@@ -32,11 +32,9 @@ test("the label of a row has everything", () => {
   expect(rowLabel(unreadable("r1"), null, english)).toBe("r1, cannot be read: run.json is damaged");
 });
 
-test("a monitor has no workers", () => {
-  expect([run("r1"), run("r1", { workers: 0, strategy: "monitor" })].map((row) => size(row, english))).toEqual([
-    "4 workers",
-    "monitor",
-  ]);
+test("a monitor has no workers, and their number may be a range", () => {
+  const rows = [run("r1"), run("r1", { min_workers: 2 }), run("r1", { workers: 0, strategy: "monitor" })];
+  expect(rows.map((row) => size(row, english))).toEqual(["4 workers", "2..4 workers", "monitor"]);
 });
 
 test("the location has the file name of the notebook", () => {

@@ -25,6 +25,7 @@ export function run(id: string, fields: Partial<RunRow> = {}): RunRow {
     strategy: "allreduce",
     rule: null,
     workers: 4,
+    min_workers: null,
     parent: null,
     trial: null,
     trial_state: null,

@@ -26,6 +26,7 @@ function model(state: RunState = ENDED): RunModel {
         "metric:loss": { points: [[10, 1], [50, 0.5], [100, 0.1]] },
         "metric:val_loss": { points: [[50, 0.6], [100, 0.2]] },
         rate: { points: [[20, 300], [60, 400], [110, 500]] },
+        workers: { points: [[20, 3], [57, 2]] },
         "cpu:0": { points: [[15, 80], [100, 90]] },
       },
     }),
@@ -45,6 +46,7 @@ test("the past model has the points up to the time, over steps and over time", (
   const past = modelAt(model(), 61);
   expect(past.line("metric:loss")?.y.at(-1)).toBeCloseTo(0.5);
   expect(past.line("rate")?.x).toEqual([20, 60]);
+  expect(past.line("workers")?.y).toEqual([3, 2]);
   expect(past.line("cpu:0")?.x).toEqual([15]);
   expect(past.latest.val_loss).toBeCloseTo(0.6);
   expect(past.progress?.rate).toBe(400);
@@ -98,8 +100,12 @@ test("the recording is loaded once and as a whole, and again after an error", as
     },
     logs: async (_: string, rank: number | "all", { tail }: ReadLogsQuery) => {
       requests.push(`logs of ${rank}${tail ? ", the end" : ""}`);
-      const line: StoredLogLine = [1, 0, "out", "hello"];
-      return { lines: [line], offset: 9, begin: 0, more: false };
+      const lines: StoredLogLine[] = [
+        [1, -1, "info", "WAITING: 2 of 2 workers"],
+        [2, -1, "info", "RUNNING: rank 1 on a died; 2 workers train on"],
+        [3, 0, "out", "hello"],
+      ];
+      return { lines, offset: 9, begin: 0, more: false };
     },
   };
   const recording = new Recording(api, "r1");
@@ -107,7 +113,8 @@ test("the recording is loaded once and as a whole, and again after an error", as
   await expect(recording.load(signal)).rejects.toThrow("gone");
   await Promise.all([recording.load(signal), recording.load(signal)]);
   expect(recording.frames).toEqual([{ seconds: 3, rows: Float32Array.of(1) }]);
-  expect(recording.printed.at(-1)?.text).toBe("hello");
+  const printed = new Set(recording.printed.map(({ text }) => text));
+  expect([...printed]).toEqual(["RUNNING: rank 1 on a died; 2 workers train on", "hello"]);
   expect(requests.filter((what) => what === "replay")).toHaveLength(3);
 });
 

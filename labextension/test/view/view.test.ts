@@ -3,7 +3,7 @@
 
 import "../matchmedia";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { Failure, MonitorView, RunState, WorkerInfo } from "../../src/generated";
+import { type Failure, LEFT, type MonitorView, type RunState, type WorkerInfo } from "../../src/generated";
 import { positive, smoothed } from "../../src/view/chart";
 import { type Delta, RunModel } from "../../src/view/model";
 import { RunView } from "../../src/view/view";
@@ -54,6 +54,24 @@ test("a running job", () => {
   const cells = findAll("tbody tr").map((row) => [...row.children].map((cell) => cell.textContent));
   expect(cells[0]).toEqual(["0", "wn3", "CPU, 8 cores", "310 %", "–", "26", "–", "–"]);
   expect(cells[1]?.[5]).toBe("52 · 2.0× slower");
+});
+
+test("who has left is dimmed, and who has joined has a row and lines of its own", () => {
+  const run = { ...RUN, min_workers: 2, workers: 3 };
+  const rate = { points: [[1, 5], [2, 6]] as Point[] }; // biome-ignore format: points
+  const workers = [0, 1, 3].map((rank) => info(rank, rank === 1 ? { state: LEFT } : {}));
+  const numbers = [{ rank: 0, compute: 26, data: 0.1 }, { rank: 1, compute: 90, data: 0.9 }, { rank: 3, compute: 26, data: 0.1 }]; // biome-ignore format: one line
+  apply(full(1, { run, workers, numbers, lines: { rate, workers: { points: [[1, 3], [2, 2]] } } })); // biome-ignore format: one line
+  expect(find(".ddl-title").textContent).toContain("all-reduce · 2..3 workers · hdi-prod");
+  expect(findAll("tbody tr").map(({ dataset }) => dataset.left)).toEqual([undefined, "", undefined]);
+  expect(findAll("tbody tr").map((row) => row.children[5]?.textContent)).toEqual(["26", "90 · left", "26"]);
+  expect(find(".ddl-status").textContent).toContain("90 % computing, 10 % waiting for data");
+  expect(findAll(".ddl-tabs button").map(({ textContent }) => textContent)).toEqual(["All ranks", "0", "1", "2", "3"]);
+  const chart = () => find(".ddl-chart .ddl-chart");
+  expect([isShown(chart()), find(".ddl-values", chart()).textContent]).toEqual([true, "2"]);
+  expect(find(".ddl-charts").dataset.charts).toBe("1");
+  apply(full(2, { run: RUN, lines: { rate } }));
+  expect(isShown(chart())).toBe(false);
 });
 
 test("a parameter-server run has its own columns", () => {

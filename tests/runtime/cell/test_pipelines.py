@@ -219,7 +219,7 @@ def float64():
     tf.random.set_seed(None)
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("workers", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_fits_learn_what_one_process_learns(rank_pool, float64, workers):
     session = {"__name__": "builtins"}
     exec(EARLIER, session)

@@ -192,24 +192,7 @@ def workers_of(ended):
     return [len({e["rank"] for e in ended.of_kind("steps") if e["attempt"] == number}) for number in sorted(attempts)]
 
 
-def test_a_run_goes_on_with_fewer_workers_and_with_more_when_they_have_come(spark_cluster, no_growth):
-    spark = wait_for_both(spark_cluster(2))
-    run = launch.start(spark, cell(), min_workers=1)
-    kill_in_epoch(run, 1, rank=1, which=processes.executor_of)
-    run.until(lambda run: any(e["attempt"] == 2 for e in run.of_kind("steps")), 60)
-    wait_for_both(spark)
-    os.kill(run.pid(0), signal.SIGKILL)
-    ended = run.finished(BOUND_SECONDS)
-    assert workers_of(ended) == [2, 1, 2]
-    _, second, third = beginnings(ended)
-    assert second.endswith(" with 1 worker") and third.endswith(" with 2 workers")
-    _, history, weights = undisturbed(spark)
-    for name, values in history.items():
-        np.testing.assert_allclose(ended.history[name], values, rtol=1e-9)
-    for mine, theirs in zip(launch.weights(ended.run), weights, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-9)
-
-
+@pytest.mark.slow
 def test_an_elastic_run_ends_when_it_gets_no_further(rank_pool):
     """Deaths that move it on do not count, as workers come and go; others do."""
     dies = cell(sleep=0) + "\nimport os\ntime.sleep(3)  # its checkpoints have left it\nos.kill(os.getpid(), 9)"

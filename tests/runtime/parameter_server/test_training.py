@@ -138,7 +138,8 @@ def test_a_worker_that_a_callback_stops_alone_is_named(trained):
         assert trained.logged("left_after") == [2, 2]
 
 
-@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [2, 4])
 def test_accuracy_of_one_process(rank_pool, digits_reference, workers):
     one_process = digits_reference(SEEDS, "float32")
     cell = f"{comparison.DIGITS}\nrun_cases({SEEDS!r}, 'float32')"

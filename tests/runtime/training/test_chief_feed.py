@@ -91,7 +91,7 @@ on_hosts = pytest.mark.skipif(not hosts.can_be_pretended(), reason="hosts are pr
     ("workers", "a_host", "transport"),
     [
         (2, 2, "SharedMemory False"),
-        pytest.param(3, 2, "Hierarchy True", marks=on_hosts),
+        pytest.param(3, 2, "Hierarchy True", marks=[on_hosts, pytest.mark.slow]),
         pytest.param(2, 1, "Ring True", marks=[on_hosts, pytest.mark.slow]),
         pytest.param(4, 2, "Hierarchy True", marks=[on_hosts, pytest.mark.slow]),
     ],

@@ -43,8 +43,8 @@ def peak_of(function):
 def test_a_trained_model_is_sent_piece_by_piece(model, tmp_path):
     sent = {}
     reporter = SimpleNamespace(send_artifact=lambda name, path: sent.update({name: path}))
-    config = SimpleNamespace(is_chief=True, scratch=str(tmp_path))
-    rank = SimpleNamespace(config=config, cluster=None, models=[model], reporter=reporter)
+    config, peers = SimpleNamespace(scratch=str(tmp_path)), SimpleNamespace(is_chief=True)
+    rank = SimpleNamespace(config=config, peers=peers, cluster=None, models=[model], reporter=reporter)
     assert peak_of(lambda: execution._report_models(rank, {})) < MOST_BYTES
     with np.load(sent["weights-0.npz"]) as stored:
         arrays = [stored[f"arr_{number}"] for number in range(LAYERS)]
@@ -91,7 +91,9 @@ def test_weights_at_the_start_are_sent_in_groups(model):
     peers = SimpleNamespace(
         collective=SimpleNamespace(broadcast=broadcast),
         announcement=lambda kind: kind,
-        config=SimpleNamespace(is_chief=True),
+        complete=lambda make, repeats: make(),
+        regrouping=None,
+        position=0,
     )
     assert peak_of(lambda: reduce.broadcast_weights(peers, model.weights)) < MOST_BYTES
     assert sum(sizes) == LAYERS * LAYER_BYTES and max(sizes) == reduce.GROUP_BYTES == 4 * LAYER_BYTES

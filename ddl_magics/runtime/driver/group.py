@@ -1,0 +1,69 @@
+"""Which ranks of an attempt train together, where they come and go: the driver's part of rank/regrouping.py.
+
+Ranks that have lost a peer wait for the next group. It is formed when all that live wait, and complete when each has
+said where the others reach it.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable
+
+from ..transport import wire
+
+#: Groups of different attempts have different numbers.
+_GROUPS_OF_ATTEMPT = 10_000
+
+
+class Group:
+    """members: the ranks, by position; none before they are introduced to each other. number: of the group."""
+
+    def __init__(self, attempt: int) -> None:
+        self.number = attempt * _GROUPS_OF_ATTEMPT
+        self.members: list[int] = []
+        self._waiting: dict[int, bool] = {}  # of the members: whether it welcomes ranks that join
+        self._joining: set[int] = set()
+        self._addresses: dict[int, wire.Address] = {}
+        self._forming = False
+
+    def begin(self, ranks: Iterable[int]) -> None:
+        """The ranks of the first group have been introduced."""
+        self.members = sorted(ranks)
+
+    def wait(self, rank: int, joins: bool, welcomes: bool) -> None:
+        """A rank waits for the next group, as messages.REGROUP says."""
+        if joins:
+            self._joining.add(rank)
+            self.members = [member for member in self.members if member != rank]
+        else:
+            self._waiting[rank] = welcomes
+
+    def leave(self, rank: int) -> None:
+        """A rank has died, or its cell has ended. Those who were to meet it wait again."""
+        self.members = [member for member in self.members if member != rank]
+        self._waiting.pop(rank, None)
+        self._joining.discard(rank)
+        if self._forming:
+            self._forming = False
+            self._waiting = dict.fromkeys(self.members, False)
+
+    def formed(self) -> list[int] | None:
+        """The members of the next group if all wait for it, by position; it is formed then."""
+        if not self.members or any(member not in self._waiting for member in self.members):
+            return None
+        if all(self._waiting.values()):
+            self.members += sorted(self._joining)
+            self._joining.clear()
+        self._waiting.clear()
+        self._addresses.clear()
+        self.number, self._forming = self.number + 1, True
+        return list(self.members)
+
+    def meet(self, rank: int, number: int, address: wire.Address) -> list[wire.Address] | None:
+        """A member of group `number` is reached at `address`. The addresses of all, by position, once all are known."""
+        if number != self.number or rank not in self.members:
+            return None
+        self._addresses[rank] = address
+        if any(member not in self._addresses for member in self.members):
+            return None
+        self._forming = False
+        return [self._addresses[member] for member in self.members]

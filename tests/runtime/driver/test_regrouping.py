@@ -1,0 +1,116 @@
+"""Workers that come and go: after a loss the others train on, and learn what one process learns."""
+
+import importlib
+import os
+import re
+import signal
+
+import numpy as np
+import pytest
+from support import launch, processes
+
+BOUND_SECONDS = 120.0
+
+pytestmark = pytest.mark.timeout(300)
+
+CELL = """
+import keras, numpy as np, os, time
+keras.config.set_floatx("float64")
+x = np.random.default_rng(0).normal(size=(202, 8))
+y = np.sin(x[:, :2])
+class Slow(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        if not os.path.exists(HURRY):
+            time.sleep(SLEEP)
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(2)])
+model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+first = model.fit(x, y, batch_size=40, epochs=2, verbose=0)
+plateau = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=0, min_delta=0.2)
+fit = model.fit(x, y, batch_size=20, epochs=12, validation_data=(x, y), callbacks=[plateau, Slow()], verbose=0)
+[first.history, fit.history, fit.epoch, float(model.optimizer.learning_rate)]
+"""
+
+
+def cell(sleep=0.1, hurry=""):
+    """sleep: seconds before each step, until the file `hurry` is there."""
+    return CELL.replace("SLEEP", str(sleep)).replace("HURRY", repr(str(hurry)))
+
+
+def wait_until_joined(run, hurry):
+    run.until(lambda run: any("has joined" in e["message"] for e in run.of_kind("state")), BOUND_SECONDS)
+    hurry.touch()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    yield
+    assert processes.wait_until_gone(10) == {}
+
+
+def kill_in_epoch(run, number, rank, which=int):
+    run.until(lambda run: any((e["fit"], e["epoch"]) == (1, number) for e in run.of_kind("steps")), 90)
+    os.kill(which(run.pid(rank)), signal.SIGKILL)
+
+
+def assert_as_one_process(ended, one):
+    assert ended.state == "FINISHED", ended.message
+    assert {event["attempt"] for event in ended.of_kind("epoch")} == {1}
+    for name, values in one.history.items():
+        np.testing.assert_allclose(ended.history[name], values, rtol=1e-9)
+    for mine, theirs in zip(launch.weights(ended.run), launch.weights(one.run), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9)
+    assert ended.result[2:] == one.result[2:]
+
+
+@pytest.fixture(scope="module")
+def one(rank_pool):
+    """What one process learns."""
+    return launch.run_cell(rank_pool(1), cell(sleep=0), workers=1)
+
+
+def members(ended):
+    return [event["members"] for event in ended.of_kind("group")]
+
+
+@pytest.mark.parametrize("rank", [pytest.param(1, marks=pytest.mark.slow), 0])
+def test_the_others_train_on(rank_pool, one, rank):
+    run = launch.start(rank_pool(3), cell(), workers=3, min_workers=2)
+    kill_in_epoch(run, 1, rank)
+    ended = run.finished(BOUND_SECONDS)
+    assert members(ended)[:2] == [[0, 1, 2], [each for each in range(3) if each != rank]]
+    assert_as_one_process(ended, one)
+
+
+def test_another_joins_within_the_fit(spark_cluster, one, tmp_path):
+    """In place of a worker whose executor was killed, on the executor that Spark starts again."""
+    run = launch.start(spark_cluster(2), cell(0.8, tmp_path / "hurry"), min_workers=1)
+    kill_in_epoch(run, 1, 1, which=processes.executor_of)
+    wait_until_joined(run, tmp_path / "hurry")
+    ended = run.finished(BOUND_SECONDS)
+    assert members(ended) == [[0, 1], [0], [0, 2]]
+    said = [event["message"] for event in ended.of_kind("state") if event["state"] == "RUNNING"]
+    assert [re.sub(" on .* died.*;| on .* has", "", message) for message in said] == [
+        "running on 2 workers",
+        "rank 1 1 worker train on",
+        "rank 2 joined; running on 2 workers",
+    ]
+    assert_as_one_process(ended, one)
+
+
+def test_fewer_than_the_least_number_restart(rank_pool, one):
+    run = launch.start(rank_pool(2), cell(), workers=2, min_workers=2)
+    kill_in_epoch(run, 1, 1)
+    ended = run.finished(BOUND_SECONDS)
+    assert {event["attempt"] for event in ended.of_kind("epoch")} == {1, 2}
+    assert ended.state == "FINISHED", ended.message
+
+
+def test_a_run_that_begins_alone_is_joined(rank_pool, one, monkeypatch, tmp_path):
+    package = launch.load_driver().__package__
+    executors = importlib.import_module(package + ".executors")
+    monkeypatch.setattr(executors, "wait_for_slots", lambda *_: 1)
+    run = launch.start(rank_pool(2), cell(0.8, tmp_path / "hurry"), workers=2, min_workers=1)
+    wait_until_joined(run, tmp_path / "hurry")
+    ended = run.finished(BOUND_SECONDS)
+    assert members(ended) == [[0], [0, 1]]
+    assert_as_one_process(ended, one)
