@@ -53,7 +53,7 @@ def test_a_run_moves_while_another_cell_runs_and_ends(notebook, show):
 
 def test_the_pointer_reads_values_in_charts_of_one_scale(notebook, show):
     show("2, epochs=4, steps=250", PLAY)
-    charts = notebook.view.locator(".ddl-chart")
+    charts = notebook.view.locator(".ddl-charts > .ddl-chart")
     charts.nth(0).locator(".u-over").hover()
     for i, words in ((0, r"epoch 2\.\d"), (1, r"epoch 2\.\d"), (2, "of peak"), (3, "GPU %")):
         expect(charts.nth(i)).to_contain_text(re.compile(words))
