@@ -16,9 +16,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -97,7 +99,6 @@ def measure_reading(folders: dict[str, Path], rounds: int, pause: float) -> Samp
 def measure_packing(share: int, rounds: int) -> Samples:
     """{"TABLE, WAY": thousands of rows per CPU second, of each round}."""
     samples: Samples = {}
-    at_once = packing.at_once
     for table, (_, width) in TABLES.items():
         values = np.random.default_rng(0).normal(size=(PACKED_NUMBERS // share // width, width)).tolist()
         wide = table.endswith("columns")
@@ -107,14 +108,17 @@ def measure_packing(share: int, rounds: int) -> Samples:
         columns.append({"name": "y", "dtype": "i4", "depth": 0, "vector": False})
         for number in range(-1, rounds):
             for way in rotated((AT_ONCE, BY_VALUE), number):
-                packing.at_once = at_once if way == AT_ONCE else lambda *_: None
-                cpu = time.process_time()
-                list(packing.pack(0, rows, columns, [list(range(count)), [count]]))
-                if number >= 0:
+                with _look_at_each_value() if way == BY_VALUE else nullcontext():
+                    cpu = time.process_time()
+                    list(packing.pack(0, rows, columns, [list(range(count)), [count]]))
                     spent = time.process_time() - cpu
+                if number >= 0:
                     samples.setdefault(f"{table}, {way}", []).append(len(rows) / spent / 1e3)
-    packing.at_once = at_once
     return samples
+
+
+def _look_at_each_value() -> AbstractContextManager[Any]:
+    return patch.multiple(packing, at_once=lambda *_: None, matrix_at_once=lambda *_: None)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -12,6 +12,8 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import operator
+import struct
 import zlib
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
@@ -34,6 +36,9 @@ _SHUFFLE_DRAW = 1
 
 #: Larger numbers are infinite as float32.
 MOST_FLOAT32 = float(np.finfo(np.float32).max)
+
+#: NumPy's names of types -> those of `struct`.
+_STRUCT_LETTERS = {"f4": "f", "f8": "d", "i8": "q", "u8": "Q"}
 
 #: The report of no rows.
 EMPTY_REPORT: PackReport = {
@@ -111,13 +116,39 @@ def at_once(values: Any, dtype: str, dimensions: int) -> np.ndarray | None:
         return None
     try:
         with np.errstate(over="ignore"):
-            array = np.array(values, dtype if np.dtype(dtype).kind == "f" else _widest(dtype))
-        array = fitting(array, dtype)
+            array = fitting(np.array(values, _first_dtype(dtype)), dtype)
     except Exception:  # whatever it is: the value is looked for, and reported in words for the user
         return None
-    if array.ndim != dimensions or 0 in array.shape[1:] or (array.dtype.kind == "f" and not np.isfinite(array).all()):
+    if array.ndim != dimensions or 0 in array.shape[1:] or not _is_finite(array):
         return None
     return array
+
+
+def matrix_at_once(rows: Sequence[Sequence[Any]], columns: slice, dtype: str) -> np.ndarray | None:
+    """The matrix (rows, columns) of these columns of rows, or None where `at_once` would look at each value.
+
+    Of tuples of numbers, `struct` makes it in a third of NumPy's time.
+    """
+    first_dtype = np.dtype(_first_dtype(dtype))
+    letter = _STRUCT_LETTERS.get(first_dtype.str[1:])
+    if letter is None:
+        return None
+    numbers = struct.Struct("=%d%s" % (columns.stop - columns.start, letter))
+    try:
+        content = bytearray().join(itertools.starmap(numbers.pack, map(operator.itemgetter(columns), rows)))
+        array = fitting(np.frombuffer(content, first_dtype).reshape(len(rows), -1), dtype)
+    except Exception:  # as in `at_once`
+        return None
+    return array if _is_finite(array) else None
+
+
+def _first_dtype(dtype: str) -> str:
+    """The dtype that NumPy makes of Python's numbers, before `fitting`."""
+    return dtype if np.dtype(dtype).kind == "f" else _widest(dtype)
+
+
+def _is_finite(array: np.ndarray) -> bool:
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 
 def as_array(values: Any, column: Column) -> np.ndarray:
@@ -369,7 +400,7 @@ def row_arrays(rows: Sequence[Sequence[Any]], columns: Sequence[Column], tensors
         array = None
         if len(indices) > 1 and len(dtypes) == 1 and list(indices) == list(range(start, start + len(indices))):
             columns_slice = slice(start, start + len(indices))
-            array = at_once([row[columns_slice] for row in rows], columns[start]["dtype"], 2)
+            array = matrix_at_once(rows, columns_slice, columns[start]["dtype"])
         elif len(indices) == 1 and not columns[start]["vector"] and not is_of_lists(columns[start]):
             array = at_once([row[start] for row in rows], columns[start]["dtype"], columns[start]["depth"] + 1)
         if array is None:
