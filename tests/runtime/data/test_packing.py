@@ -20,6 +20,7 @@ def both(monkeypatch, rows, columns, tensors):
     report, blob = packing.packed(packing.row_arrays, rows, columns, tensors)
     with monkeypatch.context() as patch:
         patch.setattr(packing, "at_once", lambda *_: None)
+        patch.setattr(packing, "matrix_at_once", lambda *_: None)
         other_report, other = packing.packed(packing.row_arrays, rows, columns, tensors)
     assert report == other_report
     assert blob == other
@@ -40,6 +41,9 @@ def both(monkeypatch, rows, columns, tensors):
         (["?", "?"], [(True, False), (False, None)]),
         (["?", "?"], [(True, False), (False, True)]),
         (["f8", "f8"], [("a", 1.0), (2.0, 3.0)]),
+        (["f4", "f4"], [(float("nan"), float("inf")), (2.0, 3.0)]),
+        (["f4", "f4"], [(1e39, 1.0), (2.0, 3.0)]),
+        (["u8", "u8"], [(2**64 - 1, 1), (2, 3)]),
     ],
 )
 def test_a_matrix_of_scalars(monkeypatch, dtypes, rows):
