@@ -102,6 +102,7 @@ def test_a_parameter_server_worker_is_started_again_while_the_others_go_on(rank_
     assert {e["attempt"] for e in ended.of_kind("steps", rank=1)} == {1, 2}
 
 
+@pytest.mark.slow
 def test_a_sharded_state_continues_on_any_number_of_workers(spark_cluster):
     spark = spark_cluster(2)
     run = launch.start(spark, cell(), attempts=1, shard_optimizer="yes")

@@ -18,13 +18,13 @@ from ddl_magics.runtime.training.share import Share
 #: over two hosts in test_hosts.py, and these with Keras 2 in ../training/test_keras2.py.
 NORMALIZED = ("normalized", "normalized_masked")
 #: The rest with `make test-slow`.
-MORE_NORMALIZED = ("normalized_branches", "normalized_sum", "normalized_adversaries")
+MORE_NORMALIZED = ("noisy_sequences", "noisy_step", "normalized_branches", "normalized_sum", "normalized_adversaries")
 MORE_NORMALIZED += ("normalized_images", "normalized_eager")
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.mark.parametrize(
-    "names", [NORMALIZED + comparison.NOISY, pytest.param(MORE_NORMALIZED, marks=pytest.mark.slow)]
+    "names", [(*NORMALIZED, "noisy_layers"), pytest.param(MORE_NORMALIZED, marks=pytest.mark.slow)]
 )
 def test_float64(rank_pool, reference, names):
     options = {"sync_batchnorm": True, "sync_noise": True}

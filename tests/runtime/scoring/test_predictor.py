@@ -333,6 +333,7 @@ model.fit(dataset, epochs=1, verbose=0)
 """
 
 
+@pytest.mark.slow
 def test_a_run_of_windows_has_the_same_windows_made_of_other_frames(spark_cluster):
     """Each row gets the rows of its series before it; the order of the rows does not matter."""
     spark = spark_cluster(2)
