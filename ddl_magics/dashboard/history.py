@@ -56,6 +56,7 @@ class History:
             "DEVICE:RANK", or "DEVICE:" and each of `SPREAD`.
         latest: newest value of each metric.
         fetching: progress of the file that is being fetched from the cluster; empty if there is none.
+        executors: how many the session holds, where workers come and go; None otherwise.
         has_model: a trained model is, or will be, among the run's files.
         written: URIs of the files that --out has written, by name.
         created, started, ended: seconds since the epoch; `started` is when the run first was RUNNING.
@@ -67,6 +68,7 @@ class History:
         self.ranks = ranks
         self.state: dict[str, Any] = {"state": ev.QUEUED, "message": "", "failure": None, "ready": None, "needed": None}
         self.fetching = ""
+        self.executors: int | None = None
         self.has_model = False
         self.written: dict[str, str] = {}
         self.created: float | None = None
@@ -170,6 +172,9 @@ class History:
         self._chief = min(event.members, default=self._chief)
         for worker in self.workers.values():
             worker.regroup(event.members)
+
+    def _on_held(self, event: ev.Held) -> None:
+        self.executors = event.executors
 
     def _on_artifact(self, event: ev.Artifact) -> None:
         if event.uri is None:

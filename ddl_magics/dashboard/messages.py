@@ -121,6 +121,7 @@ class Packer:
         state = dict(
             history.state,
             fetching=history.fetching,
+            executors=history.executors,
             created=history.created,
             started=history.started,
             ended=history.ended,

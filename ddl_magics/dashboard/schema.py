@@ -126,6 +126,7 @@ DEFINITIONS: dict[str, Schema] = {
         ended=_nullable(_number()),
         next=nullable_reference("NextStep"),
         fetching=_text("progress of the file that is being fetched from the cluster; empty if there is none"),
+        executors=_nullable(_integer("executors that the session holds, where workers come and go")),
     ),
     "RunProgress": _object(
         fit=_integer("index of the call of model.fit; -1 before the first"),

@@ -304,6 +304,12 @@ class Group(Event, kind="group"):
     members: List[int] = _required(_COUNTS)
 
 
+class Held(Event, kind="held"):
+    """The Spark session holds so many executors, where ranks come and go. It comes when their number has changed."""
+
+    executors: int = _required(_COUNT)
+
+
 class Fit(Event, kind="fit"):
     """A call of model.fit began; `steps` is per epoch, and null if it is not known; `batch_size` is that of the global
     batch with all-reduce, and of the worker's batch with ps; or, with no epochs, a training loop of the cell's own

@@ -447,6 +447,8 @@ export interface RunState {
   next: NextStep | null;
   /** progress of the file that is being fetched from the cluster; empty if there is none */
   fetching: string;
+  /** executors that the session holds, where workers come and go */
+  executors: number | null;
 }
 export interface NextStep {
   /** what the code is for */

@@ -27,6 +27,7 @@ export const STATE: RunState & { created: number; started: number } = {
   started: NOW - 133,
   ended: null,
   fetching: "",
+  executors: null,
   next: null,
 };
 

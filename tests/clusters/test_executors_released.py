@@ -121,6 +121,7 @@ if __name__ == "__main__":
             "state": run.state,
             "notices": [e["message"] for e in run.events if e["kind"] == "notice"],
             "workers": len({e["rank"] for e in run.events if e["kind"] == "worker"}),
+            "held": [e["executors"] for e in run.events if e["kind"] == "held"],
             "seconds": gone(ended),
             "left": executors(),
             "no session": isinstance(cluster.status(), NotStarted),
@@ -177,6 +178,7 @@ def test_dynamic_allocation_takes_executors_back_by_itself(tmp_path):
     assert [each["state"] for each in found.values()] == [ev.FINISHED] * 4
     assert [each["left"] for each in found.values()] == [0] * 4
     assert found["elastic"]["workers"] == 2, "its executors were asked for"
+    assert found["elastic"]["held"][-1] == 2 and not found["first"]["held"], "told where workers come and go"
     assert found["first"]["slots"] == 2, "as maxExecutors says"
 
 

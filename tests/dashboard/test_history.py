@@ -144,6 +144,14 @@ def test_a_rank_that_has_left_may_come_back_in_another_attempt():
     assert not any(worker.has_left for worker in history.workers.values())
 
 
+def test_how_many_executors_the_session_holds():
+    run = Synthetic(2, epochs=1, steps=10)
+    history = played(run, run.begin())
+    assert history.executors is None
+    history.feed([run.make("held", executors=5)])
+    assert history.executors == 5
+
+
 def test_a_run_whose_workers_stay_has_no_line_of_them():
     run = Synthetic(2, epochs=1, steps=100)
     assert "workers" not in played(run, run.begin(), run.train()).series

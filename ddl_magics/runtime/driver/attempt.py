@@ -42,6 +42,8 @@ RANKS_WITH_DATA_SECONDS = 1800.0
 #: How long a rank that was asked to stop may take to finish its step; then the job is cancelled.
 STOP_GRACE_SECONDS = 20.0
 TICK_SECONDS = 0.5
+#: So often the executors of the session are counted, where ranks come and go.
+HELD_SECONDS = 2.0
 #: So often in a row a rank is started that does not come to train with the others.
 MOST_JOINS = 3
 
@@ -96,6 +98,8 @@ class Attempt:
             self._expect(self._workers)
             if self._record.stop_asked_at is None:
                 self._journal.enter(events.SUBMITTED, self._message)
+        if self._config.regroups:
+            threading.Thread(target=self._report_executors, daemon=True).start()
         self._submit()
 
     def _expect(self, workers: int, seconds: float | None = None) -> None:
@@ -265,6 +269,16 @@ class Attempt:
 
     def _report_group(self) -> None:
         self._journal.report(events.make("group", events.JOB, members=list(self._group.members)))
+
+    def _report_executors(self) -> None:
+        """Report how many executors the session holds, whenever that has changed."""
+        reported = None
+        while not self._over:
+            held = self._jobs.executors_held()
+            if held is not None and held != reported:
+                self._journal.report(events.make("held", events.JOB, executors=held))
+                reported = held
+            time.sleep(HELD_SECONDS)
 
     def _start_another(self) -> None:
         """Start a rank, to join the others, as soon as Spark has a slot for it. It has a number of its own."""

@@ -112,6 +112,13 @@ class RankJobs:
         thread.start()
         thread.join(REPLACE_SECONDS)
 
+    def executors_held(self) -> int | None:
+        """How many executors the session has; None where Spark has none of their own, or does not tell."""
+        held = None
+        with contextlib.suppress(Exception):  # the session has ended: Py4J's kinds
+            held = slots.registered(self._sc) if slots.has_executors(self._sc) else None
+        return held
+
     def session_end(self) -> str | None:
         """Why Spark's session has ended by itself; as `session_end.why_ended`."""
         return session_end.why_ended(self._sc)

@@ -2,7 +2,7 @@
 
 import { STRATEGY_TITLES, type State } from "../generated";
 import { h, setAttribute, setAttributes, setText, setVisible } from "./dom";
-import { duration, workerCount } from "./format";
+import { duration, plural, workerCount } from "./format";
 import type { RunModel } from "./model";
 import { stateWord } from "./phases";
 import { isSilent } from "./status";
@@ -86,7 +86,7 @@ export class RunHeader extends Header {
     if (!run || !state) return;
     const strategy = STRATEGIES[run.strategy] ?? run.strategy;
     const workers = ["single", "monitor"].includes(run.strategy) ? "" : workerCount(run);
-    this.drawTitle(state.state, run.name, [strategy, workers, run.cluster]);
+    this.drawTitle(state.state, run.name, [strategy, workers, run.cluster, held(model)]);
     const share = fraction(state.state, progress?.fraction ?? 0, state.ready, state.needed);
     this.drawBar(share === null ? null : 100 * share, 100);
     this.tick(model);
@@ -102,6 +102,12 @@ export class RunHeader extends Header {
     const stopping = state?.state === "STOPPING" || this.stopClicked > 0;
     this.drawStop(over, run?.waiting ?? false, stopping, isSilent(model));
   }
+}
+
+/** "holds 3 executors": of a run in progress, where workers come and go. */
+function held({ state, over }: RunModel): string {
+  const executors = state?.executors ?? null;
+  return over || executors === null ? "" : `holds ${plural(executors, "executor")}`;
 }
 
 /** The filled share of the bar, 0 to 1; null if it is unknown. */

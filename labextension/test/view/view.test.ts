@@ -61,8 +61,8 @@ test("who has left is dimmed, and who has joined has a row and lines of its own"
   const rate = { points: [[1, 5], [2, 6]] as Point[] }; // biome-ignore format: points
   const workers = [0, 1, 3].map((rank) => info(rank, rank === 1 ? { state: LEFT } : {}));
   const numbers = [{ rank: 0, compute: 26, data: 0.1 }, { rank: 1, compute: 90, data: 0.9 }, { rank: 3, compute: 26, data: 0.1 }]; // biome-ignore format: one line
-  apply(full(1, { run, workers, numbers, lines: { rate, workers: { points: [[1, 3], [2, 2]] } } })); // biome-ignore format: one line
-  expect(find(".ddl-title").textContent).toContain("all-reduce · 2..3 workers · hdi-prod");
+  apply(full(1, { run, state: { ...STATE, executors: 4 }, workers, numbers, lines: { rate, workers: { points: [[1, 3], [2, 2]] } } })); // biome-ignore format: one line
+  expect(find(".ddl-title").textContent).toContain("all-reduce · 2..3 workers · hdi-prod · holds 4 executors");
   expect(findAll("tbody tr").map(({ dataset }) => dataset.left)).toEqual([undefined, "", undefined]);
   expect(findAll("tbody tr").map((row) => row.children[5]?.textContent)).toEqual(["26", "90 · left", "26"]);
   expect(find(".ddl-status").textContent).toContain("90 % computing, 10 % waiting for data");
@@ -72,6 +72,8 @@ test("who has left is dimmed, and who has joined has a row and lines of its own"
   expect(find(".ddl-charts").dataset.charts).toBe("1");
   apply(full(2, { run: RUN, lines: { rate } }));
   expect(isShown(chart())).toBe(false);
+  apply(full(3, { run, state: { ...STATE, state: "FINISHED", executors: 4 } }));
+  expect(find(".ddl-title").textContent).not.toContain("holds");
 });
 
 test("a parameter-server run has its own columns", () => {
