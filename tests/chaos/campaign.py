@@ -95,6 +95,7 @@ class Campaign:
         self.enter(fault.scene)
         strategy = draw.choice(fault.strategies)
         workers = 1 if strategy == "single" else 2 if fault.scene == "livy" else draw.choice((2, 2, 3))
+        workers = 3 if fault.may_leave else workers
         early, moment = draw.random() < EARLY, draw.random()
         line = {"seed": seed, "fault": name, "strategy": strategy, "workers": workers, "early": early}
         outcome = Outcome()
@@ -102,8 +103,9 @@ class Campaign:
         about = ""
         with contextlib.ExitStack() as undos:
             try:
-                expected = self.undisturbed(strategy, workers)
-                run = self._start(strategy, workers, fault.options.replace("BASE", str(self._scene.base)))
+                expected = self.undisturbed(strategy, workers, fault.may_leave)
+                options = fault.options.replace("BASE", str(self._scene.base))
+                run = self._start(strategy, workers, options, fault.may_leave)
                 act = Act(self._scene, run, draw, workers, undos)
                 self._wait_for_moment(run, early, moment)
                 hold, began = draw.uniform(*fault.hold), time.monotonic()
@@ -127,7 +129,8 @@ class Campaign:
         course = {"course": outcome.course} if outcome.problems else {}
         return {**line, "about": about, **seconds, **said, **course}
 
-    def _start(self, strategy, workers, options=""):
+    def _start(self, strategy, workers, options="", may_leave=False):
+        workers = f"1..{workers} --sync-noise" if may_leave else workers
         words = f"--name run --seed 7 --strategy {strategy} --workers {workers} {options}"
         return Watched(self._scene.kernel, words, cell.source(self._scene.base))
 
@@ -138,11 +141,11 @@ class Campaign:
             self.enter(name)
             self.undisturbed("allreduce", 2)
 
-    def undisturbed(self, strategy, workers):
+    def undisturbed(self, strategy, workers, may_leave=False):
         """{"history", "result", "weights"} of a run without a fault."""
-        key = self._name, strategy, workers
+        key = self._name, strategy, workers, may_leave
         if key not in self._undisturbed:
-            run = self._start(strategy, workers)
+            run = self._start(strategy, workers, may_leave=may_leave)
             run.until(lambda run: False, 200)
             if run.state != "FINISHED":
                 raise RuntimeError(f"a run without a fault is {run.state}: {run.reason}")

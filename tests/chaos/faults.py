@@ -14,6 +14,8 @@ from support import processes
 COLLECTIVE = ("allreduce", "average")
 ALL = (*COLLECTIVE, "single", "ps", "ensemble")
 LIVY = ("allreduce", "ps")
+#: Whose workers train on without one that has died.
+ELASTIC = ("allreduce",)
 #: From the fault, or from its end, to the end of the run. A rank that is started again imports TensorFlow first.
 END_SECONDS = 100.0
 #: From the fault to the first word of it: of a process that has ended, of one that is stopped with --stall, of a link.
@@ -30,6 +32,7 @@ class Fault:
         notice: so many seconds after `begin` the run must have said something; None where it need not.
         told: what a run that does not finish may say, a regular expression; "" where each run must finish.
         kernel_ends: the run is lost with its kernel, and continues in the next one.
+        may_leave: the workers come and go. Random numbers are those of one process, whoever trains.
         scene: "hosts" or "livy".
     """
 
@@ -40,6 +43,7 @@ class Fault:
     told: str = ""
     options: str = ""
     kernel_ends: bool = False
+    may_leave: bool = False
     end_seconds: float = END_SECONDS
     scene: str = "hosts"
 
@@ -49,7 +53,7 @@ class Act:
 
     def __init__(self, scene, run, random, workers, undos):
         """undos: an ExitStack."""
-        self.scene, self.run, self.random, self.undos = scene, run, random, undos
+        self.scene, self.run, self.random, self.workers, self.undos = scene, run, random, workers, undos
         self.rank = random.randrange(workers)
         self.about = ""
 
@@ -114,6 +118,15 @@ def kill(find):
         act.send(pid, signal.SIGKILL)
 
     return begin
+
+
+def kill_two(act):
+    """The rank and the next one, shortly after it."""
+    kill(Act.find_rank)(act)
+    time.sleep(act.random.uniform(0.0, 1.0))
+    about, act.rank = act.about, (act.rank + 1) % act.workers
+    kill(Act.find_rank)(act)
+    act.about = f"{about}, {act.about}"
 
 
 def stop(find):
@@ -266,6 +279,22 @@ FAULTS = {
     ),
     "store's disk: full": Fault(fill(lambda act: act.scene.kernel.store), hold=(0.5, 20.0)),
     "executor's disk: full": Fault(fill(_hosts_disk), hold=(0.5, 20.0), told="(?i)no space left|disk"),
+    "worker that may leave: SIGKILL": Fault(kill(Act.find_rank), ELASTIC, notice=DEATH_SECONDS, may_leave=True),
+    "two workers that may leave: SIGKILL": Fault(kill_two, ELASTIC, notice=DEATH_SECONDS, may_leave=True),
+    "executor's JVM of a worker that may leave: SIGKILL": Fault(
+        kill(_executor), ELASTIC, notice=DEATH_SECONDS, may_leave=True
+    ),
+    "worker that may leave: SIGSTOP, --stall": Fault(
+        stop(Act.find_rank),
+        ELASTIC,
+        hold=(20.0, 25.0),
+        notice=STALL_SECONDS + 8,
+        options="--stall 8s",
+        may_leave=True,
+    ),
+    "link of a worker that may leave: cut": Fault(
+        cut, ELASTIC, hold=(60.0, 60.0), notice=CUT_SECONDS, end_seconds=200.0, may_leave=True
+    ),
     "link: cut for a moment": Fault(cut, hold=(0.5, 10.0)),
     "link: cut": Fault(cut, hold=(60.0, 60.0), notice=CUT_SECONDS, end_seconds=200.0),
     "link: slow": Fault(shaped("4mbit", 1 << 18), hold=(2.0, 8.0)),

@@ -24,12 +24,12 @@ class FitCallbacks:
     def __init__(self, context: StepContext, access: KerasAccess, logs: JobLogs, keras: ModuleType) -> None:
         self._context, self._access, self._logs, self._keras = context, access, logs, keras
 
-    def of_fit(self, fit: FitInProgress, checkpoints: FitCheckpoints, argument: Any, generators: list[Any]) -> Any:
+    def of_fit(self, fit: FitInProgress, checkpoints: FitCheckpoints, argument: Any, more: list[Any]) -> Any:
         """What `fit` gets as callbacks.
 
         Args:
             argument: What the cell has passed: callbacks, a `CallbackList`, or None.
-            generators: Callbacks that keep the batches of generators.
+            more: The last ones of the runtime.
         """
         config, peers = self._context.config, self._context.rank.peers
         is_list = isinstance(argument, self._keras.callbacks.CallbackList)
@@ -39,7 +39,7 @@ class FitCallbacks:
             *self._repeating(fit, functools.partial(checkpoints.state_for_newcomers, fit.model), checkpoints.counted),
             FitReporter(self._context.rank, fit, self._context.rows, self._access),
             checkpoints.after,
-            *generators,
+            *more,
         ]
         if config.local_updates and (self._context.rank.server or peers.ring):
             of_runtime.insert(1, self._sync(fit))
@@ -61,6 +61,26 @@ class FitCallbacks:
             isinstance(callback, self._keras.callbacks.TerminateOnNaN) for callback in callbacks
         )
         return callbacks + of_runtime
+
+    def of_progress(self, arguments: dict[str, Any]) -> list[Any]:
+        """Callbacks in place of Keras' own, with the lines of verbose=2 of the rank that is the chief by then.
+
+        arguments: of the fit; their "verbose" is 0 afterwards.
+        """
+        is_shown = arguments.get("verbose", "auto") != 0
+        arguments["verbose"] = 0
+        peers = self._context.rank.peers
+
+        class Progress(self._keras.callbacks.ProgbarLogger):  # type: ignore[name-defined]
+            def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+                self.verbose = 2 if peers.is_chief else 0
+                super().on_epoch_begin(epoch, logs)
+
+            def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+                self.progbar.verbose = 2 if peers.is_chief else 0
+                super().on_epoch_end(epoch, logs)
+
+        return [Progress()] if is_shown else []
 
     def of_rehearsal(self, fit: FitInProgress) -> list[Any]:
         """Those of a fit of one step, which no other rank sees."""

@@ -55,7 +55,9 @@ class FitCalls:
         if stop.asked:
             raise StopRun()
         self._loops.loop.finish()
-        arguments = self._arguments(original, model, args, kwargs)
+        arguments = _by_name(original, model, args, kwargs)
+        progress = self._callbacks.of_progress(arguments) if self._config.regroups else []
+        self._show_progress(arguments)
         rank.begin_fit(model)
         try:
             self._context.batchnorm.begin_fit(model)
@@ -64,9 +66,9 @@ class FitCalls:
                 self._rehearse(original, model, arguments)
             checkpoints = self._checkpoints.begin_fit(arguments)
             self._calls.fit = FitInProgress(model, checkpoints)
-            generators = self._pass_generators_on(arguments)
+            more = [*self._pass_generators_on(arguments), *progress]
             arguments["callbacks"] = self._callbacks.of_fit(
-                self._calls.fit, checkpoints, arguments.get("callbacks"), generators
+                self._calls.fit, checkpoints, arguments.get("callbacks"), more
             )
             history = self._call(Call("fit", self._config.size > 1), original, model, arguments)
             self._feed.end_fit()
@@ -169,13 +171,17 @@ class FitCalls:
     def _arguments(
         self, original: Callable[..., Any], model: Model, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> dict[str, Any]:
-        """The arguments of a call by name. Only the chief shows progress, in lines that stay."""
+        """The arguments of a call by name."""
         arguments = _by_name(original, model, args, kwargs)
+        self._show_progress(arguments)
+        return arguments
+
+    def _show_progress(self, arguments: dict[str, Any]) -> None:
+        """Have the chief alone show progress, in lines that stay."""
         if not self._rank.peers.is_chief:
             arguments["verbose"] = 0
         elif arguments.get("verbose", "auto") in ("auto", 1):
             arguments["verbose"] = 2
-        return arguments
 
     # -- stop_training
 

@@ -26,7 +26,7 @@ model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, "relu"), kera
 model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
 first = model.fit(x, y, batch_size=40, epochs=2, verbose=0)
 plateau = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=0, min_delta=0.2)
-fit = model.fit(x, y, batch_size=20, epochs=12, validation_data=(x, y), callbacks=[plateau, Slow()], verbose=0)
+fit = model.fit(x, y, batch_size=20, epochs=12, validation_data=(x, y), callbacks=[plateau, Slow()])
 [first.history, fit.history, fit.epoch, float(model.optimizer.learning_rate)]
 """
 
@@ -77,8 +77,14 @@ def test_the_others_train_on(rank_pool, one, rank):
     run = launch.start(rank_pool(3), cell(), workers=3, min_workers=2)
     kill_in_epoch(run, 1, rank)
     ended = run.finished(BOUND_SECONDS)
-    assert members(ended)[:2] == [[0, 1, 2], [each for each in range(3) if each != rank]]
+    others = [each for each in range(3) if each != rank]
+    assert members(ended)[:2] == [[0, 1, 2], others]
     assert_as_one_process(ended, one)
+    shown = {each: [int(epoch) for epoch in re.findall(r"Epoch (\d+)/12", ended.logs(each))] for each in range(3)}
+    chief = min(others)
+    assert sorted({*shown[0], *shown[chief]}) == list(range(1, 13)) and shown[chief][-1] == 12
+    assert all(not epochs for each, epochs in shown.items() if each not in (0, chief))
+    assert len(re.findall(r"11/11 - .* - val_mae: ", ended.logs())) == 12
 
 
 def test_another_joins_within_the_fit(spark_cluster, one, tmp_path):
