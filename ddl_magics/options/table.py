@@ -76,6 +76,11 @@ RELEASES: Mapping[str, str] = {
     "session": "everything: the Spark session ends, and the next run starts a new one",
 }
 
+EXCLUDED: Mapping[str, str] = {
+    "bad": "those on which workers have died twice in this session, or one took for a minute 1.5 times as long to "
+    "compute as the median of the workers",
+}
+
 _SEARCH_ONLY = "a search has many runs; leave it out, and use it in a run with the best values (--set)."
 
 #: Options that one execution of a cell sets; of --data, and of the windows that --sequence-length makes of it.
@@ -441,6 +446,13 @@ _FAULTS = (
         "callbacks. Without it, a stall of a minute is reported and no more.",
         read_seconds,
         metavar="TIME",
+    ),
+    Option(
+        "--exclude",
+        "Executors of Spark on which the run does not start: they are ended before, where none of our workers is on "
+        "them, and others asked for, which may be on the same host. Not where Spark chooses its executors by itself, "
+        "under dynamic allocation. With --workers MIN..MAX, one that becomes bad in the run is replaced in any case.",
+        choices=EXCLUDED,
     ),
     Option(
         "--checkpoint-every",

@@ -92,6 +92,7 @@ class RunSpec:
     `continues_streams` says that it has, and that ranks take over the session's random numbers if that has seeded them.
     `min_workers` is the MIN of --workers MIN..MAX, whose MAX is `workers`; None where one number was given.
     `timeout` and `stall` are in seconds;
+    `exclude` is "bad" where the run is not to start on bad executors.
     `stall_notice`, which only tests set, is after how many seconds a stall is reported. `out`, `checkpoint` and
     `resume_uri` are URIs of folders.
     `resume` is the name or id of a run, for the driver always its id; `checkpoints` is then the folder with that run's
@@ -147,6 +148,7 @@ class RunSpec:
     encrypt: str | None = None
     attempts: int | None = None
     stall: float | None = None
+    exclude: str | None = None
     target: str | None = None
     checkpoint: str | None = None
     checkpoint_every: int | None = None

@@ -88,6 +88,9 @@ class Executors:
             executor.kill()
 
 
+_numbers = itertools.count()
+
+
 class _Session(SparkSession):
     def __init__(self, context):
         self._sc = context
@@ -100,11 +103,12 @@ class _Session(SparkSession):
 class _Context:
     """What the driver uses of a SparkContext for a run without --data."""
 
-    version, applicationId = __version__, "executors-of-the-tests"
+    version = __version__
     _gateway = ClientServer.__new__(ClientServer)  # whose threads are pinned
 
     def __init__(self, executors):
         self.executors = executors
+        self.applicationId = f"executors-of-the-tests-{next(_numbers)}"
         self.master = f"local-cluster[{len(executors)},1,1024]"
         self._conf = SimpleNamespace(get=lambda name, default=None: default, getAll=list)
         listed = listed_executors.context(range(len(executors)))

@@ -1,6 +1,9 @@
 """A run for tests of a rank or of an attempt without Spark: its configuration, and what stands for its driver."""
 
+from ddl_magics.runtime.driver.bad_executors import BadExecutors
+from ddl_magics.runtime.driver.executor_watch import ExecutorWatch
 from ddl_magics.runtime.rank.config import JobConfig
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.transport.credentials import Credentials
 
 
@@ -13,9 +16,14 @@ class Run:
 
     servers = None
 
-    def __init__(self):
+    def __init__(self, spec=None, replace=list):
+        """spec, replace: as `ExecutorWatch` takes them."""
         self.journal = self.limits = self.network = self
-        self.states = []
+        self.states, self.notices = [], []
+        self.executors = ExecutorWatch(spec or RunSpec(), BadExecutors(), self, replace)
+
+    def notice(self, level, message):
+        self.notices.append((level, message))
 
     def enter(self, state, message, **fields):
         self.states.append((state, message))

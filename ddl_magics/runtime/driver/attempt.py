@@ -115,8 +115,10 @@ class Attempt:
         )
         self._record.start_deadline = time.monotonic() + seconds
 
-    def _submit(self, rank: int | None = None) -> None:
-        """Start a Spark job of all ranks, or of one rank alone."""
+    def _submit(self, rank: int | None = None, in_place_of: int | None = None) -> None:
+        """Start a Spark job of all ranks, or of one rank alone. in_place_of: a rank that may have died on a bad
+        executor.
+        """
         self._checkpoints = self._context.checkpoints.files()
         config = replace(
             self._config,
@@ -125,7 +127,9 @@ class Attempt:
             # The parameter servers have the weights that a rank started again alone continues from.
             reported=self._journal.log.histories() if rank is not None and self._context.servers else None,
         )
-        self._jobs.submit(config, self._on_job_end, rank)
+        executors = self._context.executors
+        replace_bad = None if in_place_of is None else executors.replacement_after(in_place_of)
+        self._jobs.submit(config, self._on_job_end, rank, replace_bad)
 
     def _on_job_end(self, error: str | None) -> None:
         with self._changed:
@@ -166,6 +170,8 @@ class Attempt:
                 result = judge(self._record, time.monotonic())
                 if result is not None:
                     self._over = True
+                    if result.death and result.failure is not None:
+                        self._note_death(result.failure.rank)
                     return result
                 self._changed.wait(TICK_SECONDS)
 
@@ -190,11 +196,17 @@ class Attempt:
         for rank, result in record.deaths().items():
             if self._numbers[rank] >= self._max_starts:
                 continue
+            self._note_death(rank)
             self._forget(rank)
             self._expect(1, RANKS_WITH_DATA_SECONDS)  # its task may have to wait for a slot while the others train
             message = "%s; it is restarted (attempt %d of %d) while the others continue"
             self._journal.enter(events.RUNNING, message % (result.death, self._numbers[rank], self._max_starts))
-            self._submit(rank)
+            self._submit(rank, in_place_of=rank)
+
+    def _note_death(self, rank: int) -> None:
+        """Count it against the rank's executor; not where the end may come of the stop."""
+        if self._record.stop_asked_at is None:
+            self._context.executors.died(rank)
 
     def _forget(self, rank: int) -> None:
         """A rank has died; another one is started, in a Spark job of its own."""
@@ -206,6 +218,7 @@ class Attempt:
         self._numbers[rank] += 1
         record.forget(rank)
         record.spark_ended_at = None
+        self._context.executors.left(rank)
         self._addresses.pop(rank, None)
         self._started.discard(rank)
         self._silence.forget(rank)
@@ -220,11 +233,14 @@ class Attempt:
         record, group = self._record, self._group
         if not group.members:
             return
+        deaths = record.deaths()
         for rank in record.departed & (record.ends.keys() | record.lost.keys()):
             group.leave(rank)
             self._note_lost_newcomer(rank)
+            if rank in deaths:
+                self._note_death(rank)
             self._forget(rank)
-            self._start_another()
+            self._start_another(rank)
         deaths = record.deaths()
         for rank in deaths.keys() - record.undecided:
             group.leave(rank)
@@ -256,8 +272,9 @@ class Attempt:
             if rank in record.undecided:
                 self._journal.enter_from((events.RUNNING,), events.RUNNING, "%s; %s train on" % (result.death, number))
                 record.departed.add(rank)
+                self._note_death(rank)
                 self._forget(rank)
-                self._start_another()
+                self._start_another(rank)
         for rank in set(members) - before:
             record.departed.discard(rank)
             self._failed_to_join = 0
@@ -280,8 +297,11 @@ class Attempt:
                 reported = held
             time.sleep(HELD_SECONDS)
 
-    def _start_another(self) -> None:
-        """Start a rank, to join the others, as soon as Spark has a slot for it. It has a number of its own."""
+    def _start_another(self, in_place_of: int | None = None) -> None:
+        """Start a rank, to join the others, as soon as Spark has a slot for it. It has a number of its own.
+
+        in_place_of: a rank that has ended.
+        """
         record = self._record
         if record.stop_asked_at is not None or self._failed_to_join >= MOST_JOINS:
             return
@@ -290,7 +310,7 @@ class Attempt:
         record.workers += 1
         record.departed.add(rank)
         record.spark_ended_at = None
-        self._submit(rank)
+        self._submit(rank, in_place_of)
 
     def on_regroup(self, rank: int, joins: int | None, welcomes: bool) -> None:
         positions = checkpoint_files.positions(self._context.checkpoints.files())
@@ -373,6 +393,7 @@ class Attempt:
         self._jobs.join()
         with self._changed:
             self._cleared = True
+            self._context.executors.all_left()
         for channel in list(self._channels.values()):
             channel.close()
 
@@ -421,6 +442,7 @@ class Attempt:
         with self._changed:
             if rank not in self._record.ends and is_current():
                 self._record.lost[rank] = self._hosts[rank]
+                self._context.executors.left(rank)
                 if channel.is_cut:
                     self._cut.add(rank)
                 self._silence.forget(rank)
@@ -455,10 +477,18 @@ class Attempt:
             self._record.trained = True
         if isinstance(event, events.Worker):
             self._hosts[rank], self._executors[rank] = event.host, event.executor
+            self._context.executors.arrived(rank, event.executor, event.host)
         if isinstance(event, events.Environment):
             raw["like"], raw["packages"] = self._context.packages.add(rank, event.packages)
         self._journal.log.append(raw, self._numbers[rank])
         self._context.limits.check_event(event)
+        if isinstance(event, events.Steps) and self._context.executors.stepped(event) and self._can_lose(rank):
+            threading.Thread(target=self._context.executors.replace_slow, args=(rank,), daemon=True).start()
+
+    def _can_lose(self, rank: int) -> bool:
+        """Whether the others can train on without it, and another one will join them."""
+        members, least = self._group.members, self._config.spec.min_workers or 1
+        return rank in members and len(members) > least and self._record.stop_asked_at is None
 
     def _is_new(self, report: str) -> bool:
         """Whether this is said for the first time."""
@@ -540,6 +570,7 @@ class Attempt:
             rank_end = replace(rank_end, failure=replace(rank_end.failure, rank=rank, host=self._hosts[rank]))
         with self._changed:
             self._record.ends[rank] = TimedEnd(rank_end, time.monotonic())
+            self._context.executors.left(rank)
             self._silence.forget(rank)
             self._changed.notify_all()
 

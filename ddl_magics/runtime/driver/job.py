@@ -20,13 +20,14 @@ from ..provenance.packages import Distinct
 from ..rank.config import JobConfig
 from ..rank_end import UNCACHED
 from ..run_spec import RunSpec
-from ..spark import slots, spark_error
+from ..spark import allocation, slots, spark_error
 from ..strategies import RESTARTED_ALONE
 from ..transport import wire
 from ..wording import counted
-from . import executors, run_result
+from . import bad_executors, executors, run_result
 from .attempt import Attempt
 from .driver_network import DriverNetwork
+from .executor_watch import ExecutorWatch
 from .journal import Journal
 from .limits import RunLimits
 from .rank_jobs import RankJobs, best_effort
@@ -72,6 +73,12 @@ class Job:
         self._network = DriverNetwork(sc, spec, self.journal)
         self._rows = RankRows(sc, spec, self._group, prepare, self.journal)
         self._sketches = Sketches()
+        self._executors = ExecutorWatch(
+            spec,
+            bad_executors.of_application(str(sc.applicationId)),
+            self.journal,
+            lambda ids: allocation.replace_several(sc, ids),
+        )
         self._changed = threading.Condition()
         self._attempt: Attempt | None = None  # the one in progress
         self._attempts = spec.attempts or run_result.ATTEMPTS
@@ -217,7 +224,7 @@ class Job:
             cleanup.callback(servers.close)
         packages = Distinct(self._environment["packages"] if self._environment else {})
         stores = (self.files, self.checkpoints, self._sketches, packages)
-        return RunContext(self.journal, self._limits, self._network, self._rows, *stores, servers)
+        return RunContext(self.journal, self._limits, self._network, self._rows, *stores, self._executors, servers)
 
     def _try(
         self, context: RunContext, message: str, broadcast_payload: Broadcast[dict[str, bytes]], config: JobConfig
@@ -244,11 +251,13 @@ class Job:
         return attempt.explain(result)
 
     def _wait_for_executors(self, reason: str = "") -> RunResult | None:
-        """Wait for the slots. None when they are there, else the run's result. reason: why they are needed again.
+        """Have bad executors replaced, and wait for the slots. None when they are there, else the run's result.
 
+        reason: why they are needed again.
         With MIN..MAX workers, `workers` is how many the attempt has.
         """
         min_slots, max_slots = self.spec.min_slots, self.spec.ranks
+        self._executors.replace_before(self.journal.attempt)
 
         def report(available: int, why: str | None) -> None:
             count = "%d of %s" % (available, _slots(self.spec))

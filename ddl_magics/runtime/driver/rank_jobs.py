@@ -55,18 +55,33 @@ class RankJobs:
         """The command that shows the executors' logs; None where there is none."""
         return yarn.logs(str(self._sc.applicationId)) if self._sc.master == "yarn" else None
 
-    def submit(self, config: JobConfig, on_end: Callable[[str | None], None], rank: int | None = None) -> None:
+    def submit(
+        self,
+        config: JobConfig,
+        on_end: Callable[[str | None], None],
+        rank: int | None = None,
+        first: Callable[[], None] | None = None,
+    ) -> None:
         """Start a job. config: what its ranks are sent. rank: which is to run alone, or None for all.
 
-        on_end(error): called in the job's thread when it has ended, with Spark's error in one line or None.
+        first(): called in the job's thread before it starts. on_end(error): called there when it has ended, with
+        Spark's error in one line or None.
         """
-        thread = threading.Thread(target=self._run, args=(config, on_end, rank), daemon=True)
+        thread = threading.Thread(target=self._run, args=(config, on_end, rank, first), daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _run(self, config: JobConfig, on_end: Callable[[str | None], None], rank: int | None) -> None:
+    def _run(
+        self,
+        config: JobConfig,
+        on_end: Callable[[str | None], None],
+        rank: int | None,
+        first: Callable[[], None] | None,
+    ) -> None:
         error, strategy = None, self._spec.strategy
         try:
+            if first is not None:
+                first()
             only_rank, number = rank, None
             rdd: RDD[Any]
             if rank is not None and config.regroups:  # which has no rows, and may be none of those at the beginning

@@ -8,6 +8,7 @@ from ..checkpoints.checkpoint_files import CheckpointFiles
 from ..monitoring.reference import Sketches
 from ..provenance.packages import Distinct
 from .driver_network import DriverNetwork
+from .executor_watch import ExecutorWatch
 from .journal import Journal
 from .limits import RunLimits
 from .rank_rows import RankRows
@@ -27,4 +28,5 @@ class RunContext:
     checkpoints: CheckpointFiles
     sketches: Sketches
     packages: Distinct
+    executors: ExecutorWatch
     servers: ParameterServers | None = None

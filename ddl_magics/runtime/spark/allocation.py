@@ -92,10 +92,21 @@ def replace(sc: SparkContext, executor: str) -> bool:
         CannotChange: Spark chooses its executors by itself, has none, or gives no other one.
     """
     _check(sc)
-    if executor not in slots.executors(sc):
-        return False
-    _replace(sc, [executor])
-    return True
+    return bool(replace_several(sc, [executor]))
+
+
+def replace_several(sc: SparkContext, executors: Iterable[str]) -> list[str]:
+    """As `replace`, of several at once. Returns the ids of those that were there.
+
+    Raises:
+        CannotChange: one is there, and Spark chooses its executors by itself, or gives no other ones.
+    """
+    registered = set(slots.executors(sc))
+    there = [executor for executor in executors if executor in registered]
+    if there:
+        _check(sc)
+        _replace(sc, there)
+    return there
 
 
 def replace_lost(sc: SparkContext, lost: list[str]) -> None:

@@ -17,6 +17,7 @@ from support.until import until
 
 from ddl_magics.runtime import events
 from ddl_magics.runtime.driver import attempt as attempts
+from ddl_magics.runtime.driver import bad_executors
 from ddl_magics.runtime.driver.run_result import AttemptRecord, judge
 from ddl_magics.runtime.rank_end import Failure, RankEnd
 from ddl_magics.runtime.run_spec import RunSpec
@@ -59,7 +60,9 @@ class Jobs:
 
     submitted = property(lambda self: len(self.configs))
 
-    def submit(self, config, on_end, only=None):
+    def submit(self, config, on_end, only=None, first=None):
+        if first is not None:
+            first()
         self.configs.append((only, config.attempt))
 
     def cancel(self):
@@ -69,8 +72,8 @@ class Jobs:
 
 
 class Run(jobs.Run):
-    def __init__(self):
-        super().__init__()
+    def __init__(self, *watched):
+        super().__init__(*watched)
         self.warned = []
         self.checkpoints = SimpleNamespace(files=list, warn_once=self.warned.append)
         self.log = SimpleNamespace(histories=dict, append=lambda event, number: None)
@@ -80,9 +83,9 @@ class Run(jobs.Run):
 class Ranks:
     """An attempt, and the ranks as it sees them."""
 
-    def __init__(self, strategy="ps", config=CONFIG):
+    def __init__(self, strategy="ps", config=CONFIG, replace=list):
         config = dataclasses.replace(config, spec=dataclasses.replace(config.spec, strategy=strategy))
-        self.run = Run()
+        self.run = Run(config.spec, replace)
         self.attempt = attempts.Attempt(self.run, 1, 3, "starting", Jobs(), config)
         self.attempt.start()
 
@@ -107,8 +110,8 @@ class Ranks:
 
 @pytest.fixture
 def start():
-    def start(strategy="ps", config=CONFIG):
-        started.append(Ranks(strategy, config))
+    def start(*arguments):
+        started.append(Ranks(*arguments))
         return started[-1]
 
     started = []
@@ -344,6 +347,127 @@ def test_the_executors_of_a_host_that_does_not_answer_are_replaced(start, strate
         message = ranks.attempt.explain(judge(ranks.attempt._record, 0.0)).message
         assert ("its executor was lost: its host does not answer" in message) == cut
     assert replaced == (["7"] if cut else [])
+
+
+def on_executor(ranks, rank, executor):
+    worker = {"host": "h", "pid": 1, "device": "cpu", "state": "RUNNING", "executor": executor}
+    ranks.attempt.on_event(rank, events.make("worker", rank, **worker))
+
+
+@pytest.fixture
+def each_counts(monkeypatch):
+    """Deaths need not be a second apart."""
+    monkeypatch.setattr(bad_executors, "TOGETHER_SECONDS", 0.0)
+
+
+@pytest.mark.parametrize("exclude, replaced", [("bad", [["7"]]), (None, [])])
+def test_a_rank_that_dies_twice_is_restarted_on_another_executor_where_the_option_says_so(
+    start, each_counts, exclude, replaced
+):
+    done = []
+    ranks = start("ps", jobs.job(RunSpec(exclude=exclude)), lambda ids: done.append(ids) or ids)
+    ranks.train()
+    for number in (1, 2):
+        assert (done, ranks.run.notices) == ([], [])
+        on_executor(ranks, 1, "7")
+        ranks.die(1)
+        ranks.connect(1, number + 1)
+    assert done == replaced and ranks.attempt._jobs.configs == [(None, 1), (1, 2), (1, 3)]
+    assert len(ranks.run.notices) == 1 + len(replaced)
+    assert "executor 7 on h is bad: workers have died there 2 times, now rank 1" in ranks.run.notices[0][1]
+
+
+def test_a_death_does_not_count_against_the_executor_before(start, each_counts):
+    ranks = start()
+    ranks.train()
+    on_executor(ranks, 1, "7")
+    ranks.die(1)
+    ranks.connect(1, 2)
+    ranks.die(1)
+    assert ranks.run.notices == [], "nobody knows where it was started again"
+
+
+@pytest.mark.parametrize("how", ["ends", "is lost", "is forgotten", "is cleared"])
+def test_a_rank_keeps_its_executor_from_being_replaced_until_it(start, how):
+    ranks = start()
+    _, channel = ranks.train()
+    on_executor(ranks, 1, "7")
+    bad = ranks.run.executors._bad
+    bad.was_slow(bad_executors.Executor("7", "h"))
+    assert bad.take() == []
+    if how == "ends":
+        ranks.attempt.on_end(1, RankEnd("finished"))
+    elif how == "is lost":
+        channel.close()
+        until(lambda: ranks.attempt._record.lost, 5)
+    elif how == "is forgotten":
+        with ranks.attempt._changed:
+            ranks.attempt._forget(1)
+    else:
+        ranks.attempt.clear(cancel=False)
+    assert [executor.id for executor in bad.take()] == ["7"]
+
+
+@pytest.mark.parametrize("kind, deaths", [("signal", 1), ("stalled", 1), ("error", 0), ("peer", 0)])
+def test_the_end_of_an_attempt_counts_where_it_is_a_death(start, each_counts, monkeypatch, kind, deaths):
+    monkeypatch.setattr(attempts, "TICK_SECONDS", 0.1)
+    monkeypatch.setattr("ddl_magics.runtime.driver.run_result.PEER_GRACE_SECONDS", 0.0)
+    ranks = start("allreduce")
+    ranks.train()
+    on_executor(ranks, 1, "7")
+    counted = []
+    ranks.run.executors.died = counted.append
+    ranks.attempt.on_end(1, RankEnd("failed", Failure(1, "h", kind, "why")))
+    assert ranks.attempt.wait().state == "FAILED"
+    assert counted == [1] * deaths
+
+
+@pytest.mark.parametrize("kind, deaths", [("signal", 1), ("error", 0)])
+def test_the_end_of_a_rank_that_has_not_joined_yet_counts_where_it_is_a_death(start, kind, deaths):
+    ranks = start("allreduce", jobs.job(RunSpec(min_workers=1, seed=0)))
+    ranks.run.report = lambda event: None
+    ranks.train()
+    counted, attempt = [], ranks.attempt
+    ranks.run.executors.died = counted.append
+    with attempt._changed:
+        attempt._start_another()
+    ranks.connect(2)
+    attempt.on_end(2, RankEnd("failed", Failure(2, "h", kind, "why")))
+    with attempt._changed:
+        attempt._let_go()
+    assert counted == [2] * deaths and attempt._jobs.configs[-1] == (3, 1)
+
+
+def test_a_death_after_a_stop_does_not_count(start):
+    ranks, counted = start("allreduce"), []
+    ranks.run.executors.died = counted.append
+    ranks.train()
+    ranks.attempt.stop("")
+    ranks.attempt.on_end(1, RankEnd("failed", Failure(1, "h", "signal", "killed")))
+    assert ranks.attempt.wait().death and counted == []
+
+
+@pytest.mark.parametrize(
+    "strategy, least, stops, replaced",
+    [("allreduce", 1, False, [1]), ("allreduce", 2, False, []), ("allreduce", 1, True, []), ("average", 1, False, [])],
+    ids=["lost", "too few are left", "stops", "all would restart"],
+)
+def test_a_slow_rank_is_lost_where_the_others_can_train_on(start, strategy, least, stops, replaced):
+    ranks = start(strategy, jobs.job(RunSpec(min_workers=least, seed=0)))
+    done, executors = [], ranks.run.executors
+    executors.replace_slow, executors.stepped = done.append, lambda event: event.rank == 1
+    ranks.run.report = lambda event: None
+    ranks.train()
+    if stops:
+        ranks.attempt.stop("")
+    for rank in (0, 1):
+        ranks.attempt.on_event(rank, steps(rank, 0))
+    executors.stepped = lambda event: True
+    ranks.attempt._numbers[2] = 1
+    ranks.attempt.on_event(2, steps(2, 0))  # one of those before, that has not joined
+    if replaced:
+        until(lambda: done, 5)
+    assert done == replaced
 
 
 def test_a_stop_that_comes_when_the_run_has_ended_says_nothing(start):

@@ -32,12 +32,14 @@ DRIVER = wire.Identity("driver", -1, 0)
 class Hosts:
     """Takes the place of `RankJobs`: the first attempt runs in a namespace, the second here."""
 
+    logs = None
+
     def __init__(self, prefixes):
         self._prefixes, self.processes = prefixes, []
 
     submitted = property(lambda self: len(self.processes))
 
-    def submit(self, config, on_end, only=None):
+    def submit(self, config, on_end, only=None, first=None):
         command = [*self._prefixes[config.attempt - 1], sys.executable, "-m", "support.supervisor_process"]
         pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
         process = subprocess.Popen(command, env=environment(), start_new_session=True, **pipes)
