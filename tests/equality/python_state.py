@@ -64,7 +64,7 @@ def correlation(y, p):
 
 
 def correlation_of_numpy(y, p):
-    value = tf.numpy_function(lambda y, p: np.corrcoef(y[:, 0], p[:, 0])[0, 1], (y, p), y.dtype)
+    value = tf.numpy_function(lambda y, p: np.corrcoef(y[:, 0], p[:, 0])[0, 1].astype(y.dtype), (y, p), y.dtype)
     value.set_shape(())
     return value
 

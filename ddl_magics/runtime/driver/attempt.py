@@ -270,7 +270,8 @@ class Attempt:
         number = counted(len(members), "worker")
         for rank, result in record.deaths().items():
             if rank in record.undecided:
-                self._journal.enter_from((events.RUNNING,), events.RUNNING, "%s; %s train on" % (result.death, number))
+                text = "%s; %s %s on" % (result.death, number, "trains" if len(members) == 1 else "train")
+                self._journal.enter_from((events.RUNNING,), events.RUNNING, text)
                 record.departed.add(rank)
                 self._note_death(rank)
                 self._forget(rank)

@@ -97,7 +97,7 @@ def test_another_joins_within_the_fit(spark_cluster, one, tmp_path):
     said = [event["message"] for event in ended.of_kind("state") if event["state"] == "RUNNING"]
     assert [re.sub(" on .* died.*;| on .* has", "", message) for message in said] == [
         "running on 2 workers",
-        "rank 1 1 worker train on",
+        "rank 1 1 worker trains on",
         "rank 2 joined; running on 2 workers",
     ]
     assert_as_one_process(ended, one)
