@@ -56,9 +56,9 @@ class BadExecutors:
     def died(self, executor: Executor) -> int | None:
         """Count the death of a worker. How many there were, where this one makes the executor bad."""
         with self._lock:
-            now, before = self._clock(), self._died_at.get(executor.id)
-            self._died_at[executor.id] = now
-            if executor.id in self._replaced or (before is not None and now - before < TOGETHER_SECONDS):
+            moment, before = self._clock(), self._died_at.get(executor.id)
+            self._died_at[executor.id] = moment
+            if executor.id in self._replaced or (before is not None and moment - before < TOGETHER_SECONDS):
                 return None
             self._deaths[executor.id] += 1
             if self._deaths[executor.id] != SUSPICIOUS:
@@ -71,17 +71,18 @@ class BadExecutors:
         with self._lock:
             self._bad[executor.id] = executor
 
-    def take(self, only: str | None = None, but: Hashable = None) -> list[Executor]:
+    def take(self, executor_id: str | None = None, but: Hashable = None) -> list[Executor]:
         """Bad executors that the caller is to replace now: nobody else gets them. Not those on which workers are.
 
-        only: the id of the one that is meant. but: a worker that may be there.
+        executor_id: of the one that is meant. but: a worker that may be there.
         """
         with self._lock:
             busy = {executor for worker, executor in self._workers.items() if worker != but}
-            names = self._bad.keys() - self._replaced - busy if only is None else {only} - self._replaced - busy
-            taken = [executor for name, executor in self._bad.items() if name in names]
-            self._replaced.update(executor.id for executor in taken)
-            return taken
+            wanted = set(self._bad) if executor_id is None else {executor_id}
+            names = wanted - self._replaced - busy
+            executors = [executor for name, executor in self._bad.items() if name in names]
+            self._replaced.update(executor.id for executor in executors)
+            return executors
 
     def left_over(self) -> list[Executor]:
         """Bad executors that nobody has replaced."""

@@ -32,13 +32,13 @@ class ExecutorWatch:
         replace: Callable[[list[str]], Collection[str]],
     ) -> None:
         self._run, self._bad, self._journal, self._replace_in_spark = spec.run, bad, journal, replace
-        self._asked, self._elastic = spec.exclude is not None, spec.min_workers is not None
+        self._excludes, self._elastic = spec.exclude is not None, spec.min_workers is not None
         compares = spec.strategy in COLLECTIVE or spec.strategy == "ps"
         self._slow_ranks = SlowRanks() if compares else None
         self._executors: dict[int, Executor] = {}  # by rank: where it is, or was last
         self._slow: set[str] = set()  # the ids of those that were named for that
         self._left_for: set[str] = set()  # hosts on which a slow one was replaced while it trained
-        self._kept: set[str] = set()  # the ids of those of which it was said that Spark keeps them
+        self._said_kept: set[str] = set()  # the ids of those of which it was said that Spark keeps them
 
     def arrived(self, rank: int, executor: str | None, host: str) -> None:
         """The rank's process has begun. executor: None or empty where executors have no processes of their own."""
@@ -74,25 +74,26 @@ class ExecutorWatch:
             return False
         self._slow.add(executor.id)
         self._bad.was_slow(executor)
-        what = "for a minute, rank %d has taken %.1f times as long to compute as the median of the workers"
-        self._name(executor, what % (bucket.rank, times))
+        reason = "for a minute, rank %d has taken %.1f times as long to compute as the median of the workers"
+        self._name(executor, reason % (bucket.rank, times))
         return True
 
-    def _name(self, executor: Executor | None, what: str) -> None:
-        self._journal.notice("warning", "%s is bad: %s" % (executor, "; ".join([what, *[_REMEDY] * (not self._asked)])))
+    def _name(self, executor: Executor | None, reason: str) -> None:
+        remedy = "" if self._excludes else "; " + _REMEDY
+        self._journal.notice("warning", "%s is bad: %s%s" % (executor, reason, remedy))
 
     # -- replacing them; these wait for Spark
 
     def replace_before(self, number: int) -> None:
         """Replace the bad executors before an attempt of this number, from 1, where the run may."""
-        if self._asked or (self._elastic and number > 1):
+        if self._excludes or (self._elastic and number > 1):
             self._replace(self._bad.take())
             self._say_kept(self._bad.left_over(), "other workers train there")
 
     def replacement_after(self, rank: int) -> Callable[[], None] | None:
         """What replaces the executor that a rank has died on, if it is bad, before another rank starts there."""
         executor = self._executors.pop(rank, None)
-        if executor is None or not (self._asked or self._elastic):
+        if executor is None or not (self._excludes or self._elastic):
             return None
         return lambda: self._replace(self._bad.take(executor.id))
 
@@ -102,27 +103,27 @@ class ExecutorWatch:
         """
         executor = self._executors.get(rank)
         if executor is not None and self._elastic and executor.host not in self._left_for:
-            taken = self._bad.take(executor.id, but=(self._run, rank))
-            self._left_for.update(executor.host for executor in taken)
-            self._replace(taken)
+            executors = self._bad.take(executor.id, but=(self._run, rank))
+            self._left_for.update(executor.host for executor in executors)
+            self._replace(executors)
 
     def _replace(self, executors: list[Executor]) -> None:
         if not executors:
             return
         try:
-            there = self._replace_in_spark([executor.id for executor in executors])
+            replaced = self._replace_in_spark([executor.id for executor in executors])
         except Exception as error:  # allocation.CannotChange, and Py4J's kinds
             self._bad.keep(executors)
             self._say_kept(executors, spark_error.cause(error))
             return
         for executor in executors:
-            if executor.id in there:
+            if executor.id in replaced:
                 text = "%s is bad, and is replaced by another one, which Spark may start on the same host"
                 self._journal.notice("info", text % executor)
 
     def _say_kept(self, executors: Iterable[Executor], reason: str) -> None:
         """Say once of each, where they were to be excluded."""
         for executor in executors:
-            if self._asked and executor.id not in self._kept:
-                self._kept.add(executor.id)
+            if self._excludes and executor.id not in self._said_kept:
+                self._said_kept.add(executor.id)
                 self._journal.notice("warning", "%s is bad, and stays: %s" % (executor, reason))

@@ -60,14 +60,14 @@ class RankJobs:
         config: JobConfig,
         on_end: Callable[[str | None], None],
         rank: int | None = None,
-        first: Callable[[], None] | None = None,
+        before: Callable[[], None] | None = None,
     ) -> None:
         """Start a job. config: what its ranks are sent. rank: which is to run alone, or None for all.
 
-        first(): called in the job's thread before it starts. on_end(error): called there when it has ended, with
+        before(): called in the job's thread before it starts. on_end(error): called there when it has ended, with
         Spark's error in one line or None.
         """
-        thread = threading.Thread(target=self._run, args=(config, on_end, rank, first), daemon=True)
+        thread = threading.Thread(target=self._run, args=(config, on_end, rank, before), daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -76,12 +76,12 @@ class RankJobs:
         config: JobConfig,
         on_end: Callable[[str | None], None],
         rank: int | None,
-        first: Callable[[], None] | None,
+        before: Callable[[], None] | None,
     ) -> None:
         error, strategy = None, self._spec.strategy
         try:
-            if first is not None:
-                first()
+            if before is not None:
+                before()
             only_rank, number = rank, None
             rdd: RDD[Any]
             if rank is not None and config.regroups:  # which has no rows, and may be none of those at the beginning

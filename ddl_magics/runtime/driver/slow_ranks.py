@@ -60,7 +60,7 @@ class SlowRanks:
         if pace is None or pace.fit != bucket.fit:
             pace = self._paces[bucket.rank] = _Pace(bucket.fit, 0.0 if pace is None else pace.slow_seconds)
         pace.add(bucket)
-        times = _times(pace, [other for other in self._paces.values() if other.fit == pace.fit])
+        times = _times(pace, [candidate for candidate in self._paces.values() if candidate.fit == pace.fit])
         if times is None:
             return None
         if times >= SLOWER and pace.compute * (1 - 1 / times) >= LEAST_COST * pace.seconds:
@@ -76,8 +76,8 @@ class SlowRanks:
 
 def _times(pace: _Pace, paces: Iterable[_Pace]) -> float | None:
     """How many times the median of `paces` one of them takes; None where there is nothing to compare."""
-    by_row = all(one.rows for one in paces)
-    seconds = [one.compute / (one.rows if by_row else one.steps) for one in paces if by_row or one.steps]
+    by_row = all(each.rows for each in paces)
+    seconds = [each.compute / (each.rows if by_row else each.steps) for each in paces if by_row or each.steps]
     if len(seconds) < 2:
         return None
     median = min(seconds) if len(seconds) == 2 else statistics.median(seconds)
