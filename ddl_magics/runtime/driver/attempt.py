@@ -291,7 +291,7 @@ class Attempt:
     def _report_executors(self) -> None:
         """Report how many executors the session holds, whenever that has changed."""
         reported = None
-        while not self._over:
+        while not (self._over or self._cleared):
             held = self._jobs.executors_held()
             if held is not None and held != reported:
                 self._journal.report(events.make("held", events.JOB, executors=held))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import queue
 import threading
+import time
 import unittest.mock
 from types import SimpleNamespace
 
@@ -53,7 +54,7 @@ class Channel:
 class Jobs:
     """In the place of `RankJobs`."""
 
-    logs = None
+    logs = held = None
 
     def __init__(self):
         self.configs = []
@@ -64,6 +65,9 @@ class Jobs:
         if first is not None:
             first()
         self.configs.append((only, config.attempt))
+
+    def executors_held(self):
+        return self.held
 
     def cancel(self):
         pass
@@ -468,6 +472,19 @@ def test_a_slow_rank_is_lost_where_the_others_can_train_on(start, strategy, leas
     if replaced:
         until(lambda: done, 5)
     assert done == replaced
+
+
+def test_how_many_executors_the_session_holds_is_reported_when_it_changes(start, monkeypatch):
+    monkeypatch.setattr(attempts, "HELD_SECONDS", 0.01)
+    ranks = start("allreduce", jobs.job(RunSpec(min_workers=1, seed=0)))
+    reported = []
+    ranks.run.report = reported.append
+    for count in (2, 5, 0):
+        ranks.attempt._jobs.held = count
+        until(lambda count=count: reported and reported[-1]["executors"] == count, 5)
+    ranks.attempt._jobs.held = None  # Spark does not tell
+    time.sleep(0.1)
+    assert [(event["kind"], event["executors"]) for event in reported] == [("held", 2), ("held", 5), ("held", 0)]
 
 
 def test_a_stop_that_comes_when_the_run_has_ended_says_nothing(start):
