@@ -2,7 +2,7 @@
 
 import pytest
 from support import comparison
-from support.comparison import ALWAYS, LOOPS, MORE, MORE_LOOPS, NOISY
+from support.comparison import ALWAYS, LENGTHS, LOOPS, MORE, MORE_LOOPS, NOISY
 
 from ddl_magics.runtime.gradients import sync_batchnorm
 from ddl_magics.runtime.training import step
@@ -11,6 +11,9 @@ pytestmark = pytest.mark.timeout(900)
 
 #: Of these, what is summed and rounded otherwise in float32; the rest of it with `make test-slow`.
 FLOAT32 = ("sgd_momentum", "accumulation", "embedding", "four_steps_and_a_remainder")
+
+#: What a worker alone does in another way than several.
+ALONE = ("own_step", "tape_in_a_function", "single_batches_and_fits")
 
 #: The negative control: with the sum over ranks left out.
 SILENT = ("sgd_momentum", "pipeline")
@@ -43,6 +46,13 @@ def learned(rank_pool):
 @pytest.mark.parametrize("part", ["float64", "loops", "synchronized", "in parts"])
 def test_float64(learned, reference, part):
     comparison.check(learned[part], reference)
+
+
+@pytest.mark.parametrize(
+    "names", [ALONE, pytest.param(ALWAYS + MORE + LOOPS + MORE_LOOPS + LENGTHS, marks=pytest.mark.slow)]
+)
+def test_one_worker(rank_pool, reference, names):
+    comparison.check(comparison.learn(rank_pool(1), names, "float64", 1, seconds=700), reference)
 
 
 @pytest.mark.slow
