@@ -292,10 +292,10 @@ class FitCheckpoints:
         flat = np.concatenate([state.reshape(-1) for state in states] or [np.zeros(0)])
         counted = flat.size
         if peers.ring is not None:
-            means = [np.asarray(variable).astype(np.float64).reshape(-1) / peers.size for variable in averaged]
-            flat = np.concatenate([flat, *means])
+            flat = np.concatenate([flat, *(np.asarray(variable, np.float64).reshape(-1) for variable in averaged)])
             summed_from = 0 if self.repeated is None else counted
             peers.allreduce(flat[summed_from:], announcement.CHECKPOINT)
+            flat[counted:] /= peers.size
             reduce.assign(averaged, flat[counted:])
         with self._access.state_gathered(model, self._rank.peers.is_chief and self._can_take) as takes:
             if takes:
