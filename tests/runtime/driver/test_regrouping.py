@@ -26,7 +26,8 @@ model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, "relu"), kera
 model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
 first = model.fit(x, y, batch_size=40, epochs=2, verbose=0)
 plateau = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=0, min_delta=0.2)
-fit = model.fit(x, y, batch_size=20, epochs=12, validation_data=(x, y), callbacks=[plateau, Slow()])
+rate = keras.callbacks.LearningRateScheduler(lambda epoch, rate: 0.98 * rate)
+fit = model.fit(x, y, batch_size=20, epochs=12, validation_data=(x, y), callbacks=[rate, plateau, Slow()])
 if ddl.is_chief:
     ddl.log(chief=ddl.rank)
 [first.history, fit.history, fit.epoch, float(model.optimizer.learning_rate)]
