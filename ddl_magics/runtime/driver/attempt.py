@@ -287,7 +287,9 @@ class Attempt:
             self._send_to(rank, messages.GROUP, {"group": group.number, "ranks": members})
 
     def _report_group(self) -> None:
-        self._journal.report(events.make("group", events.JOB, members=list(self._group.members)))
+        raw = events.make("group", events.JOB, members=list(self._group.members))
+        self._journal.report(raw)
+        self._context.limits.check_event(events.parse(raw))
 
     def _report_executors(self) -> None:
         """Report how many executors the session holds, whenever that has changed."""

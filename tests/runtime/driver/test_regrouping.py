@@ -26,7 +26,10 @@ model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, "relu"), kera
 model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
 first = model.fit(x, y, batch_size=40, epochs=2, verbose=0)
 plateau = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=0, min_delta=0.2)
-fit = model.fit(x, y, batch_size=20, epochs=12, validation_data=(x, y), callbacks=[plateau, Slow()])
+rate = keras.callbacks.LearningRateScheduler(lambda epoch, rate: 0.98 * rate)
+fit = model.fit(x, y, batch_size=20, epochs=12, validation_data=(x, y), callbacks=[rate, plateau, Slow()])
+if ddl.is_chief:
+    ddl.log(chief=ddl.rank)
 [first.history, fit.history, fit.epoch, float(model.optimizer.learning_rate)]
 """
 
@@ -80,6 +83,7 @@ def test_the_others_train_on(rank_pool, one, rank):
     others = [each for each in range(3) if each != rank]
     assert members(ended)[:2] == [[0, 1, 2], others]
     assert_as_one_process(ended, one)
+    assert ended.logged("chief") == [min(others)]
     shown = {each: [int(epoch) for epoch in re.findall(r"Epoch (\d+)/12", ended.logs(each))] for each in range(3)}
     chief = min(others)
     assert sorted({*shown[0], *shown[chief]}) == list(range(1, 13)) and shown[chief][-1] == 12

@@ -46,6 +46,22 @@ fit = model.fit(x, y, batch_size=16, epochs=6, callbacks=[rate, best], verbose=0
 found = int(np.argmin(fit.history["loss"])) + 1
 [fit.history, found, best.best, [w.tolist() for w in keras.models.load_model(f"kept/{found}.keras").get_weights()]]
 """,
+    # What callbacks do at the begin of an epoch is done once, also where the fit goes on within it.
+    "begins": """
+class Begins(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.is_odd, self.sums, self.seen = False, np.zeros(2), []
+    def on_epoch_begin(self, epoch, logs=None):
+        self.is_odd = not self.is_odd
+        self.sums += 1
+        self.seen.append(epoch)
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)])
+model.compile(keras.optimizers.SGD(0.1), "mse")
+rate, begins = keras.callbacks.LearningRateScheduler(lambda epoch, rate: 0.9 * rate), Begins()
+fit = model.fit(x, y, batch_size=16, epochs=4, callbacks=[rate, begins], verbose=0)
+[fit.history, float(model.optimizer.learning_rate), begins.is_odd, begins.sums.tolist(), begins.seen]
+""",
     # Data that goes on from epoch to epoch.
     "steps_per_epoch": """
 model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2)])
@@ -82,6 +98,8 @@ def hand_over(whole, rest, positions):
     ("cell", "every", "positions"),
     [
         ("two fits", 4, [(0, 2, 0, 1), (1, 3, 4, 0)]),
+        ("begins", 4, [(0, 1, 4, 0)]),
+        pytest.param("begins", 0, [(0, 2, 0, 0)], marks=pytest.mark.slow),
         ("best file", 0, [(0, 4, 0, 0)]),
         pytest.param("best file", 0, [(0, 6, 0, 1)], marks=pytest.mark.slow),
         pytest.param("early end", 0, [(0, 3, 0, 0)], marks=pytest.mark.slow),
