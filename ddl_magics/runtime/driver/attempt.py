@@ -75,6 +75,7 @@ class Attempt:
         self._record = AttemptRecord(self._workers, trained=number > 1)
         self._max_workers = max(max_workers or 0, self._workers) if config.regroups else self._workers
         self._group = Group(number)
+        self._epochs: dict[tuple[int, int], int] = {}  # (fit, epoch) -> the rank that has reported it
         self._failed_to_join = 0  # ranks, in a row
         self._regroups = False  # what trains now can go on without one of its ranks
         self._changed = threading.Condition()
@@ -486,6 +487,8 @@ class Attempt:
             self._record.trained = True
         if isinstance(event, events.Fit):
             self._regroups = event.regroups
+        if self._is_told(event):
+            return
         if isinstance(event, events.Worker):
             self._hosts[rank], self._executors[rank] = event.host, event.executor
             self._context.executors.arrived(rank, event.executor, event.host)
@@ -495,6 +498,12 @@ class Attempt:
         self._context.limits.check_event(event)
         if isinstance(event, events.Steps) and self._context.executors.stepped(event) and self._can_lose(rank):
             threading.Thread(target=self._context.executors.replace_slow, args=(rank,), daemon=True).start()
+
+    def _is_told(self, event: events.Event) -> bool:
+        """Whether it is an epoch that a chief before has reported: one that takes over reports its newest again."""
+        if not self._config.regroups or not isinstance(event, events.Epoch):
+            return False
+        return self._epochs.setdefault((event.fit, event.epoch), event.rank) != event.rank
 
     def _can_lose(self, rank: int) -> bool:
         """Whether the others can train on without it, and another one will join them."""

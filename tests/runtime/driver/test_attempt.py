@@ -125,6 +125,16 @@ def start():
         ranks.attempt.clear(cancel=False)
 
 
+def test_an_epoch_is_taken_once_from_the_chiefs_of_ranks_that_come_and_go(start):
+    config = jobs.job(RunSpec(strategy="allreduce", workers=2, min_workers=1, seed=0))
+    ranks, taken = start("allreduce", config), []
+    ranks.run.log.append = lambda event, number: taken.append((event["rank"], event["epoch"]))
+    for rank, number in ((0, 0), (1, 0), (1, 1)):
+        report = events.make("epoch", rank, fit=0, epoch=number, metrics={"loss": 0.5}, seconds=1.0)
+        ranks.attempt.on_event(rank, report)
+    assert taken == [(0, 0), (1, 1)]
+
+
 def test_peers_are_sent_once_all_are_ready(start):
     ranks = start()
     one, other = ranks.connect(0), ranks.connect(1)

@@ -91,6 +91,22 @@ def test_the_others_train_on(rank_pool, one, rank):
     assert len(re.findall(r"11/11 - .* - val_mae: ", ended.logs())) == 12
 
 
+DIES = """
+class Dies(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch == 3 and ddl.rank == 0:
+            os.kill(os.getpid(), 9)
+fit = """
+
+
+@pytest.mark.slow
+def test_an_epoch_at_whose_end_the_chief_dies_is_in_the_history(rank_pool, one):
+    source = cell(0).replace("Slow()]", "Slow(), Dies()]").replace("\nfit = ", DIES)
+    ended = launch.run_cell(rank_pool(2), source, workers=2, min_workers=1)
+    assert [event["epoch"] for event in ended.of_kind("epoch") if event["fit"] == 1] == list(range(12))
+    assert_as_one_process(ended, one)
+
+
 def test_another_joins_within_the_fit(spark_cluster, one, tmp_path):
     """In place of a worker whose executor was killed, on the executor that Spark starts again."""
     run = launch.start(spark_cluster(2), cell(0.8, tmp_path / "hurry"), min_workers=1)
