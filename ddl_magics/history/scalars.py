@@ -9,9 +9,9 @@ from math import nan
 from ddl_magics.dashboard.running_values import RunningValues
 from ddl_magics.options.redaction import is_secret
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.chief import Chief
 from ddl_magics.runtime.run_spec import RunSpec
 
-_CHIEF = 0
 #: Between two points of a rank's resources; MLflow samples its own as often.
 SAMPLE_SECONDS = 10.0
 GB = 1e9
@@ -35,24 +35,26 @@ class ScalarReader:
         self._before: dict[tuple[int, int], int] = {}  # (fit, epoch) -> the steps before it
         self._steps_done: dict[int, int] = {}  # fit -> its steps so far
         self._running = RunningValues()
-        self._logged = 0
+        self._chief, self._logged = Chief(), 0
         self._first_sample: float | None = None
         self._next_sample: dict[int, float] = {}  # rank -> when its next point is due
 
     def read(self, raw: ev.RawEvent) -> Iterator[Scalar]:
         """The scalars of the next event. None becomes NaN."""
-        match ev.parse(raw):
+        parsed = ev.parse(raw)
+        self._chief.read(parsed)
+        match parsed:
             case ev.Fit() as event:
                 self._running.begin(event.models)
             case ev.Steps() as event:
                 self._running.add(event)
-                if event.rank == _CHIEF:
+                if event.rank == self._chief.rank:
                     yield from self._steps(event)
             case ev.Epoch() as event:
                 yield from _of(event, _prefix(event.fit), event.epoch + 1)
             case ev.Sample() as event if event.time >= self._next_sample.get(event.rank, 0.0):
                 yield from self._resources(event)
-            case ev.Values() as event if event.rank == _CHIEF:
+            case ev.Values() as event if event.rank == self._chief.rank:
                 self._logged = self._logged + 1 if event.step is None else event.step
                 yield from _of(event, "", self._logged)
 

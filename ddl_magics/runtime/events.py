@@ -322,6 +322,9 @@ class Fit(Event, kind="fit"):
     batch_size: int | None = _optional(_nullable(_COUNT))
     parameters: int | None = _optional(_nullable(_COUNT))
     models: int = _optional(_COUNT, "that the ranks train: 1, or with an ensemble one each", default=1)
+    regroups: bool = _optional(
+        {"type": "boolean"}, "whether the others train on without a rank that is lost", default=False
+    )
 
 
 class Steps(Event, kind="steps"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Iterable, Mapping, NamedTuple
 
+from .chief import Chief
 from .events import Epoch, Member, RawEvent, Values, parse
 
 #: Words in the names of metrics whose larger values are better, and of those whose smaller ones are.
@@ -67,18 +68,20 @@ def verdict(target: Target, raw_events: Iterable[RawEvent]) -> str:
     """Whether a run with these events has reached its target, in words that follow "; "."""
     values: dict[int, dict[str, float | None]] = {}  # rank of the model -> when -> value
     metrics: dict[str, None] = {}
-    calls = 0
+    calls, chief = 0, Chief()
     for event in map(parse, raw_events):
+        chief.read(event)
         if isinstance(event, (Epoch, Member)):
             moment = "epoch %d%s" % (event.epoch + 1, " of fit %d" % (event.fit + 1) if event.fit else "")
-        elif isinstance(event, Values) and event.rank == 0:
+        elif isinstance(event, Values) and event.rank == chief.rank:
             calls += 1
             moment = "call %d of ddl.log" % calls
         else:
             continue
         metrics.update(dict.fromkeys(event.metrics))
         if target.metric in event.metrics:
-            values.setdefault(event.rank, {})[moment] = event.metrics[target.metric]
+            member = event.rank if isinstance(event, Member) else 0
+            values.setdefault(member, {})[moment] = event.metrics[target.metric]
     if not values:
         reported = ", ".join(metrics) or "nothing"
         return "target %s was not checked: the run reported %s" % (target, reported)

@@ -8,6 +8,7 @@ from math import isnan, nan
 from typing import Any
 
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.chief import Chief
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Score:
 class Scores:
     """Reads the events of one run; `feed` returns the new values of the objective.
 
-    A step is an epoch of `fit` with the metric, over all calls of `fit`, or a call of `ddl.log` with it on rank 0.
+    A step is an epoch of `fit` with the metric, over all calls of `fit`, or a call of `ddl.log` with it on the chief.
     A step that a later attempt repeats, because a worker was restarted, counts once, with its later value, as in the
     run's history.
     """
@@ -39,6 +40,7 @@ class Scores:
         #: Calls of `ddl.log` without a step in the present attempt.
         self._attempt: int | None = 0
         self._calls = 0
+        self._chief = Chief()
         #: All metrics that the run has reported so far.
         self.names: dict[str, None] = {}
 
@@ -54,7 +56,10 @@ class Scores:
 
     def feed(self, event: ev.Event) -> Score | None:
         """The new value of the objective that the event has, if any."""
-        if not isinstance(event, ev.Epoch | ev.Values) or (isinstance(event, ev.Values) and event.rank != 0):
+        self._chief.read(event)
+        if not isinstance(event, ev.Epoch | ev.Values):
+            return None
+        if isinstance(event, ev.Values) and event.rank != self._chief.rank:
             return None
         metrics = event.metrics
         self.names.update(dict.fromkeys(metrics))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.chief import Chief
 from ddl_magics.store.run_folder import parse_event
 
 SPARKLINE_POINTS = 32
@@ -19,8 +20,6 @@ SAMPLE_BYTES = 32 * 2**10
 TAIL_BYTES = 256 * 2**10
 #: A file up to this size is read as a whole: the samples would be as many bytes.
 WHOLE_BYTES = SPARKLINE_POINTS * SAMPLE_BYTES
-
-_CHIEF = 0
 
 T = TypeVar("T")
 
@@ -50,14 +49,14 @@ def summarize(path: Path) -> Summary:
     """The summary of an `events.jsonl`; an empty one if there is no file or no loss in it."""
     try:
         with open(path, "rb") as file:
-            size = file.seek(0, 2)
+            size, chief = file.seek(0, 2), Chief()
             if size <= WHOLE_BYTES:
-                events = thin_out(list(_losses(file, 0, size)), SPARKLINE_POINTS)
+                events = thin_out(list(_losses(file, chief, 0, size)), SPARKLINE_POINTS)
             else:
                 offsets = [size * k // (SPARKLINE_POINTS - 1) for k in range(SPARKLINE_POINTS - 1)]
-                samples = (next(iter(_losses(file, offset, SAMPLE_BYTES)), None) for offset in offsets)
+                samples = (next(iter(_losses(file, chief, offset, SAMPLE_BYTES)), None) for offset in offsets)
                 events = [event for event in samples if event is not None]
-                events += list(_losses(file, size - TAIL_BYTES, TAIL_BYTES))[-1:]
+                events += list(_losses(file, chief, size - TAIL_BYTES, TAIL_BYTES))[-1:]
     except OSError:
         return Summary()
     if not events:
@@ -72,16 +71,20 @@ def summarize(path: Path) -> Summary:
     )
 
 
-def _losses(file: BinaryIO, offset: int, limit: int) -> Iterable[LossEvent]:
-    """The chief's events with a loss in the complete lines of a part of the file."""
+def _losses(file: BinaryIO, chief: Chief, offset: int, limit: int) -> Iterable[LossEvent]:
+    """The chief's events with a loss in the complete lines of a part of the file. chief: of the parts before."""
     file.seek(offset)
     lines = file.read(limit).split(b"\n")[bool(offset) : -1]
     for line in lines:
-        if b'"loss":' not in line:
+        if b'"loss":' not in line and b'"group"' not in line:
             continue
         raw = parse_event(line)
         event = None if raw is None else ev.parse(raw)
-        if isinstance(event, LossEvent) and event.rank == _CHIEF and isinstance(event.metrics.get("loss"), int | float):
+        if event is not None:
+            chief.read(event)
+        if not isinstance(event, LossEvent) or not isinstance(event.metrics.get("loss"), int | float):
+            continue
+        if event.rank == chief.rank or isinstance(event, ev.Epoch):  # of which the chief alone reports
             yield event
 
 

@@ -74,6 +74,14 @@ def test_steps_are_counted_over_the_epochs_of_a_fit():
     assert found[5:] == [("fit_1/steps/loss", 10, 0.4), ("mine", 1, 3.0)]
 
 
+def test_the_chief_of_the_time_has_the_steps_and_the_values_of_ddl_log():
+    group = ev.make("group", ev.JOB, members=[1, 2])
+    of_ranks = [ev.make("values", rank, metrics={"mine": float(rank)}, step=None) for rank in range(3)]
+    events = [steps(0, 0, loss=2.0), *of_ranks, group, *of_ranks, steps(1, 1, loss=0.5), steps(2, 1, loss=0.5)]
+    found = [(each.name, each.step, each.value) for each in scalars(events)]
+    assert found == [("steps/loss", 10, 2.0), ("mine", 1, 0.0), ("mine", 2, 1.0), ("steps/loss", 20, 0.5)]
+
+
 def test_each_rank_has_curves_of_what_it_uses():
     def sample(rank, second, **fields):
         usage = {"cpu": 310.0, "memory": 2 * 10**9, "gpus": None, **fields}

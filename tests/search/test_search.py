@@ -603,7 +603,9 @@ def test_scores_of_repeated_epochs_and_calls():
 
     assert [log(0.1, 1).step, log(0.2, 1).step] == [1, 2] and log(0.9, 1, rank=1) is None
     assert log(0.3, 2) is None and log(0.4, 2) is None and log(0.5, 2).label == "value 3", "the loop began anew"
-    assert log(0.6, 2, step=7).step == 4 and log(0.7, 2, step=7) is None and scores.values == [0.7]
+    scores.feed(ev.parse({**ev.make("group", ev.JOB, members=[1]), "attempt": 2}))
+    assert log(0.55, 2) is None and log(0.55, 2, rank=1).label == "value 4", "rank 1 is the chief"
+    assert log(0.6, 2, rank=1, step=7).step == 5 and log(0.7, 2, rank=1, step=7) is None and scores.values == [0.7]
 
 
 def test_a_damaged_line_of_a_study_is_told_in_one_line(begin):

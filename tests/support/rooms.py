@@ -61,6 +61,7 @@ RUNTIME_FLOORS = {
     "bounded_log": "a long run's events in bounded memory",
     "merging": "two events as one",
     "target": "--target: when training ends",
+    "chief": "which rank speaks for a run",
     "events": "the kinds of events, their fields and schema",
     "schema_check": "checks of JSON values by a schema",
     "package": "the runtime as a zip",

@@ -139,11 +139,11 @@ def _new_or_changed(before: Mapping[str, Any], namespace: Mapping[str, Any]) -> 
 
 
 def _pictures(rank: Rank) -> Pictures:
-    """Those of this rank: an ensemble's members show what they trained, other ranks what rank 0 shows."""
+    """Those of this rank: an ensemble's members show what they trained, other ranks what the chief shows."""
     config = rank.config
     emit = functools.partial(rank.reporter.emit, "picture")
     warn = functools.partial(rank.reporter.notice_once, "warning")
-    pictures = Pictures(emit, warn, showing=config.size if config.in_ensemble else int(config.is_chief))
+    pictures = Pictures(emit, warn, config.models, lambda: config.in_ensemble or rank.peers.is_chief)
     os.environ["MPLBACKEND"] = "Agg"  # not that of the notebook, which this process has inherited
     pictures.hook(config.spec.cell)
     return pictures
@@ -280,7 +280,7 @@ def _call_once_defined(tree: ast.Module, namespace: dict[str, Any], name: str, c
 
 
 #: What `Helper` sets for each rank.
-_ATTRIBUTES = ("rank", "size", "is_chief", "seed", "strategy")
+_ATTRIBUTES = ("rank", "size", "seed", "strategy")
 
 
 def _number(name: str, value: Any) -> float:
@@ -296,7 +296,7 @@ class Helper:
     Attributes:
         rank: this worker's number, from 0: int.
         size: the number of workers: int.
-        is_chief: True on rank 0, whose output, files and model come back.
+        is_chief: True on rank 0, or on the one in its place after its loss: its output, files and model come back.
         seed: the run's seed, in an ensemble this rank's: int.
         strategy: the strategy of tf.distribute with `--strategy tf-allreduce` and `tf-ps`, else None.
     """
@@ -305,9 +305,13 @@ class Helper:
         config = rank.config
         self._reporter, self._peers, self._training = rank.reporter, rank.peers, rank.training
         self._config = config
-        self.rank, self.size, self.is_chief, self.seed = config.rank, config.workers, config.is_chief, config.rank_seed
+        self.rank, self.size, self.seed = config.rank, config.workers, config.rank_seed
         self.strategy = None if rank.cluster is None else rank.cluster.strategy
         self._suggestions = values
+
+    @property
+    def is_chief(self) -> bool:
+        return self._peers.is_chief
 
     def __getattr__(self, name: str) -> Any:
         """Called for what `ddl` does not have."""

@@ -1,4 +1,4 @@
-"""Pictures that the cell shows: what a notebook would draw becomes events, of rank 0 and within bounds.
+"""Pictures that the cell shows: what a notebook would draw becomes events, of the chief and within bounds.
 
 matplotlib, plotly and Pillow are used only where the cell uses them. A worker needs none of them.
 """
@@ -29,23 +29,30 @@ LESS_DPI = (72, 48)
 class Pictures:
     """emit(mime=, data=): reports a picture; data: base64 of an image, or HTML. warn: shows the user a line, once.
 
-    showing: how many ranks show pictures; 0 on the ranks whose cells show what rank 0 shows: they draw nothing.
+    showing: how many ranks show pictures. shows: whether this is one of them by now; the cells of others show what its
+    cell shows: they draw nothing.
     """
 
-    def __init__(self, emit: Callable[..., None], warn: Callable[[str], None], showing: int = 1) -> None:
-        self._emit, self._warn, self._shows = emit, warn, showing > 0
-        self._max_bytes = min(MAX_TOTAL_BYTES, MAX_RUN_BYTES // max(showing, 1))
+    def __init__(
+        self,
+        emit: Callable[..., None],
+        warn: Callable[[str], None],
+        showing: int = 1,
+        shows: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._emit, self._warn, self._shows = emit, warn, shows
+        self._max_bytes = min(MAX_TOTAL_BYTES, MAX_RUN_BYTES // showing)
         self._count = self._size = 0
 
     def display(self, *objects: Any, **_options: Any) -> None:
         """IPython's `display`: shows objects; prints those that have no picture."""
         for value in objects:
-            if self._shows and not self.show(value):
+            if self._shows() and not self.show(value):
                 print(repr(value))
 
     def show(self, value: Any) -> bool:
         """Show the picture of a value; False where it has none."""
-        if not self._shows:
+        if not self._shows():
             return False
         picture = _picture(value)
         if picture is not None:

@@ -75,7 +75,9 @@ class Attempt:
         self._record = AttemptRecord(self._workers, trained=number > 1)
         self._max_workers = max(max_workers or 0, self._workers) if config.regroups else self._workers
         self._group = Group(number)
+        self._epochs: dict[tuple[int, int], int] = {}  # (fit, epoch) -> the rank that has reported it
         self._failed_to_join = 0  # ranks, in a row
+        self._regroups = False  # what trains now can go on without one of its ranks
         self._changed = threading.Condition()
         self._channels: dict[int, wire.Channel] = {}
         self._addresses: dict[int, wire.Address | None] = {}  # rank -> its address
@@ -286,7 +288,9 @@ class Attempt:
             self._send_to(rank, messages.GROUP, {"group": group.number, "ranks": members})
 
     def _report_group(self) -> None:
-        self._journal.report(events.make("group", events.JOB, members=list(self._group.members)))
+        raw = events.make("group", events.JOB, members=list(self._group.members))
+        self._journal.report(raw)
+        self._context.limits.check_event(events.parse(raw))
 
     def _report_executors(self) -> None:
         """Report how many executors the session holds, whenever that has changed."""
@@ -315,8 +319,13 @@ class Attempt:
 
     def on_regroup(self, rank: int, joins: int | None, welcomes: bool) -> None:
         positions = checkpoint_files.positions(self._context.checkpoints.files())
+        if joins is not None:
+            if rank in self._group.members:  # it was taken in, and found the others in another fit
+                self._group.leave(rank)
+            self._record.departed.add(rank)
         if joins is not None and any(position.fit == joins and position.complete for position in positions):
             threading.Thread(target=self._take_in, args=(rank,), daemon=True).start()  # it has come too late for that
+            self._form_group()
             return
         self._group.wait(rank, joins is not None, welcomes)
         for member in self._group.members if joins is not None else ():
@@ -476,6 +485,10 @@ class Attempt:
             return self._context.rows.note_reading(event)
         if isinstance(event, (events.Steps, events.Epoch, events.FitEnd)):
             self._record.trained = True
+        if isinstance(event, events.Fit):
+            self._regroups = event.regroups
+        if self._is_told(event):
+            return
         if isinstance(event, events.Worker):
             self._hosts[rank], self._executors[rank] = event.host, event.executor
             self._context.executors.arrived(rank, event.executor, event.host)
@@ -486,10 +499,16 @@ class Attempt:
         if isinstance(event, events.Steps) and self._context.executors.stepped(event) and self._can_lose(rank):
             threading.Thread(target=self._context.executors.replace_slow, args=(rank,), daemon=True).start()
 
+    def _is_told(self, event: events.Event) -> bool:
+        """Whether it is an epoch that a chief before has reported: one that takes over reports its newest again."""
+        if not self._config.regroups or not isinstance(event, events.Epoch):
+            return False
+        return self._epochs.setdefault((event.fit, event.epoch), event.rank) != event.rank
+
     def _can_lose(self, rank: int) -> bool:
         """Whether the others can train on without it, and another one will join them."""
         members, least = self._group.members, self._config.spec.min_workers or 1
-        return rank in members and len(members) > least and self._record.stop_asked_at is None
+        return self._regroups and rank in members and len(members) > least and self._record.stop_asked_at is None
 
     def _is_new(self, report: str) -> bool:
         """Whether this is said for the first time."""

@@ -6,6 +6,7 @@ import time
 from typing import Callable
 
 from .. import target
+from ..chief import Chief
 from ..events import Event, Values
 from ..run_spec import RunSpec
 from ..strategies import ENSEMBLE
@@ -19,6 +20,7 @@ class RunLimits:
         self._timeout, self._in_ensemble = spec.timeout, spec.strategy == ENSEMBLE
         self._stop = stop
         self._deadline: float | None = None
+        self._chief = Chief()
 
     def start(self) -> None:
         """Training begins. The time of --timeout runs from the first call on."""
@@ -31,11 +33,12 @@ class RunLimits:
             self._stop(" by --timeout after %g s" % (self._timeout or 0.0))
 
     def check_event(self, event: Event) -> None:
-        """Stop the run where a loop of the cell's own logs, on rank 0, that --target is reached; fits end themselves.
+        """Stop the run where a loop of the cell's own logs on the chief that --target is reached; fits end themselves.
 
         The members of an ensemble end one by one, each with its own fit.
         """
-        if self.target is None or self._in_ensemble or not isinstance(event, Values) or event.rank != 0:
+        self._chief.read(event)
+        if self.target is None or self._in_ensemble or not isinstance(event, Values):
             return
-        if self.target.is_reached(event.metrics.get(self.target.metric)):
+        if event.rank == self._chief.rank and self.target.is_reached(event.metrics.get(self.target.metric)):
             self._stop(" at --target")

@@ -59,6 +59,20 @@ def devices(library: Library) -> list[Handle]:
     return handles
 
 
+def uuid(library: Library, handle: Handle) -> str | None:
+    """ "GPU-...", as CUDA_VISIBLE_DEVICES may name it."""
+    text = ctypes.create_string_buffer(_NAME_BYTES)
+    succeeded = library.nvmlDeviceGetUUID(handle, text, _NAME_BYTES) == _SUCCESS
+    return text.value.decode(errors="replace") if succeeded else None
+
+
+def part(library: Library, mig_uuid: str) -> Handle | None:
+    """The handle of a part of a GPU, "MIG-...", that has memory of its own. It tells neither use nor power."""
+    handle = ctypes.c_void_p()
+    succeeded = library.nvmlDeviceGetHandleByUUID(mig_uuid.encode(), ctypes.byref(handle)) == _SUCCESS
+    return handle if succeeded else None
+
+
 def name(library: Library, handle: Handle) -> str | None:
     text = ctypes.create_string_buffer(_NAME_BYTES)
     succeeded = library.nvmlDeviceGetName(handle, text, _NAME_BYTES) == _SUCCESS

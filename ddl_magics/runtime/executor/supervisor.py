@@ -282,7 +282,7 @@ class _Supervisor:
     def _share_out(self, peers: Mapping[str, Any]) -> dict[str, Any]:
         """PEERS with this rank's share of the host's cores and GPUs."""
         self._threads = worker.thread_settings(self._job, peers)
-        rank_gpus = gpus.round_robin(self._devices.indices, self._of_spark, peers)
+        rank_gpus = gpus.round_robin(self._devices.addresses, self._of_spark, peers)
         self._devices.keep_to(rank_gpus)
         return dict(peers, gpus=rank_gpus)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from ..wording import counted
 from . import nvml
@@ -73,26 +73,25 @@ class ProcessSampler:
 class GpuSampler:
     """The GPUs that a rank may use, through NVML; `sample` gives None where there is no GPU."""
 
-    def __init__(self, visible: Sequence[int] | None = None) -> None:
-        """`visible`: indices as in CUDA_VISIBLE_DEVICES, or None for all of the host's."""
+    def __init__(self, visible: Sequence[str] | None = None) -> None:
+        """`visible`: those of CUDA_VISIBLE_DEVICES, or None for all of the host's."""
         self._nvml = nvml.load()
-        handles = nvml.devices(self._nvml) if self._nvml else []
-        self._devices = [(i, handle) for i, handle in enumerate(handles) if visible is None or i in visible]
+        self._devices = list(_found(self._nvml, visible)) if self._nvml else []
         self._slow: set[int] = set()  # that `new_slowdowns` has named
 
     @property
-    def indices(self) -> list[int]:
-        """As NVML numbers them."""
-        return [index for index, _ in self._devices]
+    def addresses(self) -> list[str]:
+        """As CUDA_VISIBLE_DEVICES may name them."""
+        return [device.address for device in self._devices]
 
     def keep_to(self, addresses: Sequence[str] | None) -> None:
         """Sample those of `gpus.round_robin` alone; all where it says None."""
         if addresses is not None:
-            self._devices = [device for device in self._devices if str(device[0]) in addresses]
+            self._devices = [device for device in self._devices if device.address in addresses]
 
     def sample(self) -> list[dict[str, Any]] | None:
         """The GPUs as an event `sample` has them, or None where there is no GPU."""
-        return [self._read(index, handle) for index, handle in self._devices] or None
+        return [self._read(device.number, device.handle) for device in self._devices] or None
 
     def new_slowdowns(self, sample: Sequence[Mapping[str, Any]]) -> list[str]:
         """A line for each GPU of a sample that a fault of its host slows down, once in its life."""
@@ -117,12 +116,36 @@ class GpuSampler:
         }
 
 
-def visible_gpus(environment: Mapping[str, str]) -> list[int] | None:
-    """Indices in CUDA_VISIBLE_DEVICES, None where it is unset; other texts than numbers are left out."""
+class _Device(NamedTuple):
+    """number: as NVML numbers it; of a part of a GPU, its place among those that are visible."""
+
+    address: str
+    number: int
+    handle: nvml.Handle
+
+
+def _found(library: nvml.Library, visible: Sequence[str] | None) -> Iterator[_Device]:
+    """The GPUs of the host, and parts of them, that are visible."""
+    handles = nvml.devices(library)
+    for index, handle in enumerate(handles):
+        if visible is None or str(index) in visible:
+            yield _Device(str(index), index, handle)
+    by_uuid = [address for address in visible or () if not address.isdigit()]
+    uuids = [nvml.uuid(library, handle) or "" for handle in handles] if by_uuid else []
+    for place, address in enumerate(by_uuid):
+        if address.startswith("MIG-"):
+            part = nvml.part(library, address)
+            if part is not None:
+                yield _Device(address, place, part)
+        for index, uuid in enumerate(uuids):
+            if uuid.startswith(address):  # CUDA takes the beginning of one, too
+                yield _Device(address, index, handles[index])
+
+
+def visible_gpus(environment: Mapping[str, str]) -> list[str] | None:
+    """What CUDA_VISIBLE_DEVICES names: numbers, "GPU-..." or "MIG-..."; None where it is unset."""
     text = environment.get("CUDA_VISIBLE_DEVICES")
-    if text is None:
-        return None
-    return [int(index) for index in text.split(",") if index.strip().isdigit()]
+    return None if text is None else [address.strip() for address in text.split(",") if address.strip()]
 
 
 def device_name(gpus: Sequence[Mapping[str, Any]] | None, cores: int) -> str:

@@ -47,7 +47,8 @@ _TF_CHANGE_TWO = ("CopyFile", "RenameFile")
 
 
 class Paths:
-    """notebook: the folder that is mirrored, or None. is_chief: paths elsewhere mean what they say.
+    """notebook: the folder that is mirrored, or None. is_chief: paths elsewhere mean what they say. Where
+    ranks come and go, the attribute `is_chief` says it anew each time.
 
     is_covered: by an overlay; the notebook's folder is not mirrored then.
 
@@ -57,7 +58,8 @@ class Paths:
     def __init__(
         self, mirror: Mirror, scratch: str, notebook: str | None, is_chief: bool, is_covered: bool = False
     ) -> None:
-        self._mirror, self._is_chief = mirror, is_chief
+        self._mirror = mirror
+        self.is_chief: Callable[[], bool] = lambda: is_chief
         # `os.getcwd` returns the second, where TMPDIR leads through a link.
         self._scratch = (os.path.abspath(scratch), os.path.realpath(scratch))
         self._covered = (os.path.abspath(notebook), os.path.realpath(notebook)) if notebook and is_covered else ()
@@ -93,7 +95,7 @@ class Paths:
     def apart(self, path: str) -> str:
         """Where this rank writes what Keras writes on all ranks: the chief where it says, others in their mirror."""
         absolute = self._absolute(path)
-        if self._is_chief or self._in_scratch(absolute) or self._is_covered(absolute):
+        if self.is_chief() or self._in_scratch(absolute) or self._is_covered(absolute):
             return str(self.written(path))
         self._mirror.add(os.path.dirname(absolute), deep=False)
         mirrored = self._mirror.of(absolute)
@@ -103,7 +105,7 @@ class Paths:
     def read_apart(self, path: str) -> str:
         """Where this rank reads it again."""
         mirrored = self._mirror.of(self._absolute(path))
-        return mirrored if not self._is_chief and os.path.lexists(mirrored) else str(self.read(path))
+        return mirrored if not self.is_chief() and os.path.lexists(mirrored) else str(self.read(path))
 
     def chdir(self, path: Any) -> None:
         """`os.chdir`."""
@@ -114,7 +116,7 @@ class Paths:
         absolute = os.path.normpath(os.path.join(at, text))
         absolute = self._mirror.original(absolute) or absolute
         mirrored = self._is_mirrored(absolute)
-        if self._in_scratch(absolute) or self._is_covered(absolute) or (self._is_chief and not mirrored):
+        if self._in_scratch(absolute) or self._is_covered(absolute) or (self.is_chief() and not mirrored):
             return _chdir(absolute)
         if not is_folder(self._mirror.of(absolute)) and not is_folder(absolute):
             return _chdir(path)  # which raises
@@ -131,13 +133,13 @@ class Paths:
         original = self._mirror.original(absolute)
         if original is not None:
             # The chief's "../x" is the file beside the notebook's folder.
-            is_real = self._is_covered(original) or (self._is_chief and not self._is_mirrored(original))
+            is_real = self._is_covered(original) or (self.is_chief() and not self._is_mirrored(original))
             return original if is_real else None
         if self._in_scratch(absolute) or self._is_covered(absolute):
             return None
         if self._is_mirrored(absolute):
             return self._mirror.of(absolute)
-        if is_relative and self._covered and not self._is_chief and self._is_covered(_getcwd()):
+        if is_relative and self._covered and not self.is_chief() and self._is_covered(_getcwd()):
             self._mirror.add(os.path.dirname(self._covered[-1]), deep=False)
             return self._mirror.of(absolute)
         return None

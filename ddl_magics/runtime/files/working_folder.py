@@ -28,7 +28,8 @@ _SKIPPED = {"__pycache__"}
 class WorkingFolder:
     """scratch: the rank's scratch folder. notebook: the path of the notebook's folder, if it may be on this machine.
 
-    is_chief: its files become the notebook's; those of other ranks stay apart.
+    is_chief: its files become the notebook's; those of other ranks stay apart. It is so when the run begins:
+    `paths.is_chief` is asked later.
 
     links: what of the notebook's folder is a link to it, by name, once it is entered: code that `paths` does not hook
     writes and deletes the notebook's own.

@@ -129,9 +129,9 @@ def allreduce(peers: Peers, value: Any, op: str, kind: int = USER) -> np.ndarray
         array = array.astype(np.float64)
     elif array.dtype.kind == "b":
         array = array.astype(np.int64)
+    peers.progress.cell_collectives += 1
     if peers.size == 1:
         return array
     flat = np.array(array, copy=True).reshape(-1)
     peers.collective.allreduce(flat, peers.announcement(kind))
-    peers.progress.cell_collectives += 1
     return (flat / peers.size if op == "mean" else flat).reshape(array.shape)

@@ -75,6 +75,11 @@ class Peers:
         return self.config.workers if self.regrouping is None else self.collective.size
 
     @property
+    def place(self) -> tuple[int, int]:
+        """(position, size), by which batches are cut that all train on together."""
+        return (self.config.rank, self.config.size) if self.regrouping is None else (self.position, self.size)
+
+    @property
     def is_chief(self) -> bool:
         """Whether what this rank prints, writes and returns is the run's."""
         if self.regrouping is None:

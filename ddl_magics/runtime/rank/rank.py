@@ -82,6 +82,7 @@ class Rank:
         self.reporter.is_chief = lambda: self.peers.is_chief
         self.errors = HookErrors()
         self.files = files or WorkingFolder(config.scratch, config.spec.folder, config.is_chief)
+        self.files.paths.is_chief = lambda: self.peers.is_chief
         self.reading: Reading | None = None
         self.server: ParameterClient[Any] | None = None
         self.cluster: StrategyCluster | None = None

@@ -38,6 +38,7 @@ class Peers(Protocol):
     """`rank.peers.Peers`."""
 
     ring: Collective | None
+    feed: Collective | None
 
     @property
     def collective(self) -> Collective: ...
@@ -103,6 +104,9 @@ class Regrouping:
         try:
             for _ in range(MOST_TRIES):
                 peers.collective.close(REGROUPS)
+                if peers.feed is not None:  # of the ranks that there were
+                    peers.feed.close(REGROUPS)
+                    peers.feed = None
                 try:
                     peers.ring = self._meet(welcomes)
                     received_result = self._even_out(peers.ring)

@@ -81,16 +81,16 @@ def assigned(context: TaskContext) -> list[str] | None:
 
 
 def round_robin(
-    host_gpus: Sequence[int], assigned_by_spark: Sequence[str] | None, peers: Mapping[str, Any]
+    host_gpus: Sequence[str], assigned_by_spark: Sequence[str] | None, peers: Mapping[str, Any]
 ) -> list[str] | None:
     """The one GPU of a rank, as a list, where several ranks on a host find the same GPUs; else None.
 
-    host_gpus: indices of the GPUs that the rank finds. assigned_by_spark: as `assigned` returns it; it has precedence.
+    host_gpus: addresses of those that the rank finds. assigned_by_spark: as `assigned` returns it; it has precedence.
     peers: the frame PEERS. Ranks take GPUs in turn: where there are more ranks than GPUs, some share one.
     """
     if assigned_by_spark is not None or peers["local_size"] == 1 or len(host_gpus) < 2:
         return None
-    return [str(host_gpus[peers["local_rank"] % len(host_gpus)])]
+    return [host_gpus[peers["local_rank"] % len(host_gpus)]]
 
 
 def environment(addresses: Sequence[str] | None) -> dict[str, str]:

@@ -68,7 +68,7 @@ class CallData:
         call, config = self._calls.current, self._config
         if call is None or call.kind not in (TRAIN_BATCH, TEST_BATCH) or not (call.shared or config.size == 1):
             return batch
-        cut = single_batch.cut(batch, config.rank, config.size)
+        cut = single_batch.cut(batch, *self._rank.peers.place)
         if cut is None:
             call.shared = False
             return batch

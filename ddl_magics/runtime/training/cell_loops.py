@@ -34,7 +34,7 @@ class CellLoops:
 
     def distribute(self, data: Any, reduction: str | None) -> Any:
         """`ddl.distribute`."""
-        return distributed.distribute(data, reduction, self.slices, self._config, self._feed)
+        return distributed.distribute(data, reduction, self.slices, self._context.rank.peers, self._feed)
 
     def result(self, metric: Metric) -> Any:
         """`ddl.result`: of the states of all ranks, which this rank's stay apart from."""

@@ -178,6 +178,7 @@ class FitCheckpoints:
         self._history = {name: list(values) for name, values in metadata.get("history", {}).items()}
         self._steps = metadata.get("steps")  # of an epoch, once one is over
         self._first_rate: float | None = None
+        self._held_rate: float | None = None  # of the epoch in which it continues
         self._due_at = time.monotonic()
         self.repeated: repeated_steps.RepeatedSteps | None = None
         self.before = _Before(self)
@@ -235,6 +236,8 @@ class FitCheckpoints:
             self._rank.reporter.notice_once("warning", _NO_BEST_FILE % path)
         # The others have been put back, and are as large as the model and its optimizer.
         self._arrays = {name: array for name, array in self._arrays.items() if name.startswith(_METRICS)}
+        if self._within_epoch:
+            self._callbacks.hold()
         if not self.skipped and not self._rejoins:
             epochs = self._metadata["epoch"] - self._first_epoch
             steps, step = self._metadata["steps"], self._metadata["step"]
@@ -246,9 +249,22 @@ class FitCheckpoints:
         if cell_rate is None or rate_at_start is None or rate_at_checkpoint is None:
             return
         inner_optimizer(model.optimizer).learning_rate = rate_at_checkpoint if cell_rate == rate_at_start else cell_rate
+        if self._within_epoch and cell_rate == rate_at_start:
+            self._held_rate = rate_at_checkpoint
         if cell_rate != rate_at_start and self._rank.peers.is_chief:
             message = "it continues at the cell's learning rate, %.6g: the resumed run had begun with %.6g"
             self._rank.reporter.notice("info", message % (cell_rate, rate_at_start))
+
+    @property
+    def _within_epoch(self) -> bool:
+        """Whether the state that it continues from is of an epoch that had begun."""
+        return bool(self._metadata.get("step")) or self.joins
+
+    def restore_again(self, model: Model) -> None:
+        """In the first epoch, if that had begun: what the cell's callbacks do at its begin is a part of the state."""
+        self._callbacks.put_back()
+        if self._held_rate is not None:
+            inner_optimizer(model.optimizer).learning_rate = self._held_rate
 
     def join(self, model: Model, epoch: int) -> None:
         """The parameter server says which `epoch` the others are in. The chief also reports those before it."""
@@ -292,10 +308,10 @@ class FitCheckpoints:
         flat = np.concatenate([state.reshape(-1) for state in states] or [np.zeros(0)])
         counted = flat.size
         if peers.ring is not None:
-            means = [np.asarray(variable).astype(np.float64).reshape(-1) / peers.size for variable in averaged]
-            flat = np.concatenate([flat, *means])
+            flat = np.concatenate([flat, *(np.asarray(variable, np.float64).reshape(-1) for variable in averaged)])
             summed_from = 0 if self.repeated is None else counted
             peers.allreduce(flat[summed_from:], announcement.CHECKPOINT)
+            flat[counted:] /= peers.size
             reduce.assign(averaged, flat[counted:])
         with self._access.state_gathered(model, self._rank.peers.is_chief and self._can_take) as takes:
             if takes:
@@ -366,6 +382,7 @@ class _Before(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         if self._begins:
+            self._fit.restore_again(self.model)
             self._fit.restore_metrics(self.model)
         self._begins = False
 

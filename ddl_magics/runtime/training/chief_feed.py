@@ -90,17 +90,17 @@ class ChiefFeed:
         if not self._runs_python:
             return
         self._runs_python = False
-        state = json.dumps(_random_states()).encode() if self._config.is_chief else b""
         peers = self._rank.peers
+        state = b"" if peers.position else json.dumps(_random_states()).encode()
         chiefs, *_ = peers.collective.gather(state, peers.announcement(FEED), _MAX_STATE_BYTES)
-        if not self._config.is_chief:
+        if peers.position:
             _set_random_states(json.loads(chiefs))
 
     def _of_chief(self, dataset: Dataset, reason: str, first: Any = None) -> ChiefShares:
         self._connect()
         self._runs_python = self._runs_python or runs_python(dataset)
         reading = ChiefReading(self._rank, reason, self._said)
-        return ChiefShares(dataset, reading, self._config.rank, self._config.size, first)
+        return ChiefShares(dataset, reading, *self._rank.peers.place, first)
 
     def _after_first_batch(self, dataset: Dataset) -> ChiefShares:
         """Of a pipeline that runs Python: what that draws is known only when the ranks have read a batch."""
@@ -109,7 +109,7 @@ class ChiefFeed:
         first = (batches, iterator)
         if self._differ(digest(batches)):
             return self._of_chief(dataset, _DIFFERENT, first)
-        return ChiefShares(dataset, OwnReading(), self._config.rank, self._config.size, first)
+        return ChiefShares(dataset, OwnReading(), *self._rank.peers.place, first)
 
     def _differ(self, own_digest: bytes) -> bool:
         peers = self._rank.peers
@@ -119,7 +119,8 @@ class ChiefFeed:
     def _connect(self) -> None:
         peers, config = self._rank.peers, self._config
         if peers.feed is None:
-            listener = PeerListener(config.host, config.credentials, config.rank, config.attempt, config.size)
+            position, size = peers.place
+            listener = PeerListener(config.host, config.credentials, position, config.attempt, size)
             own_address = json.dumps(list(listener.address)).encode()
             payloads = peers.collective.gather(own_address, peers.announcement(FEED), _MAX_STATE_BYTES)
             host, port = zip(*map(json.loads, payloads))
@@ -146,17 +147,18 @@ class ChiefReading:
     def __init__(self, rank: Rank, reason: str, said: set[tuple[str, bool]]) -> None:
         self._rank, self._reason, self._said = rank, reason, said
         self._clock = _Clock()
-        self._has_to_say = rank.config.is_chief
+        self._has_to_say = not rank.peers.position
 
     def payloads(self, batches: Iterator[Sequence[bytes]]) -> Iterator[bytes]:
         """This rank's rows of each batch. `PeerLost` where a rank has left.
 
         batches: On rank 0, of each batch the rows of each rank.
         """
-        config, peers, errors = self._rank.config, self._rank.peers, self._rank.errors
+        peers, errors = self._rank.peers, self._rank.errors
         try:
             while True:
-                of_ranks = self._clock.timed_next(batches) or [b""] * config.size if config.is_chief else []
+                position, size = peers.place
+                of_ranks = [] if position else self._clock.timed_next(batches) or [b""] * size
                 assert peers.feed is not None
                 payload = peers.feed.scatter(of_ranks, Announcement(FEED), MAX_SHARE_BYTES)
                 if not payload:

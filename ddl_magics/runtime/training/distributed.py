@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from ..gradients.batch import Share
 from ..keras_types import Batch
-from ..rank.config import RankConfig
+from ..rank.peers import Peers
 from . import share, single_batch
 from .chief_feed import ChiefFeed
 from .loop_slices import LoopSlices
@@ -24,8 +24,8 @@ _NOT_CUT = "the arrays of this batch have different numbers of rows, or none: dd
 class DistributedBatches:
     """An iterable of this rank's slice of each batch. Every iteration begins the data anew."""
 
-    def __init__(self, data: Any, reduction: str | None, loop: LoopSlices, config: RankConfig, feed: ChiefFeed) -> None:
-        self._data, self._reduction, self._loop, self._config, self._feed = data, reduction, loop, config, feed
+    def __init__(self, data: Any, reduction: str | None, loop: LoopSlices, peers: Peers, feed: ChiefFeed) -> None:
+        self._data, self._reduction, self._loop, self._peers, self._feed = data, reduction, loop, peers, feed
 
     def __iter__(self) -> Iterator[Batch]:
         if not tf.executing_eagerly():
@@ -43,15 +43,15 @@ class DistributedBatches:
         self._loop.end_epoch()
 
     def _shares(self) -> Iterator[Share]:
-        data, config = self._data, self._config
+        data, peers = self._data, self._peers
         if not isinstance(data, tf.data.Dataset):
             is_sequence = hasattr(data, "__getitem__") and not hasattr(data, "__iter__")  # of Keras, without iterator
             batches = (data[i] for i in range(len(data))) if is_sequence else iter(data)
-            return (cut(batch, config) for batch in batches)
+            return (cut(batch, peers) for batch in batches)
         if share.is_local(data):
             return iter(share.uncut(data))
-        dealt = self._feed.shares(data) if config.reduces_gradients else None
-        return iter(dealt or share.cut(data, config.rank, config.size))
+        dealt = self._feed.shares(data) if peers.config.reduces_gradients else None
+        return iter(dealt or share.cut(data, *peers.place))
 
     def __len__(self) -> int:
         return len(self._data)
@@ -63,22 +63,22 @@ class DistributedBatches:
         raise AttributeError(message % name)
 
 
-def distribute(data: Any, reduction: str | None, loop: LoopSlices, config: RankConfig, feed: ChiefFeed) -> Any:
+def distribute(data: Any, reduction: str | None, loop: LoopSlices, peers: Peers, feed: ChiefFeed) -> Any:
     """`DistributedBatches` of a dataset or another iterable of batches; of one batch of arrays, this rank's slice."""
     if reduction not in (None, MEAN, SUM):
         raise ValueError("reduction is %r; it must be 'mean' or 'sum'" % (reduction,))
     if not hasattr(data, "shape") and not isinstance(data, (tuple, list, dict)):
-        return DistributedBatches(data, reduction, loop, config, feed)
+        return DistributedBatches(data, reduction, loop, peers, feed)
     if not tf.executing_eagerly():
         raise RuntimeError(_IN_GRAPH)
-    local_share = cut(data, config)
+    local_share = cut(data, peers)
     loop.read(distribute, local_share, reduction)
     return local_share.batch
 
 
-def cut(batch: Batch, config: RankConfig) -> Share:
+def cut(batch: Batch, peers: Peers) -> Share:
     """This rank's share of a batch of arrays. ValueError where it cannot be cut."""
-    local_share = single_batch.cut(batch, config.rank, config.size)
+    local_share = single_batch.cut(batch, *peers.place)
     if local_share is None:
         raise ValueError(_NOT_CUT)
     return local_share

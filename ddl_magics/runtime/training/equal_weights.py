@@ -25,7 +25,6 @@ _MOST_VALUES, _ROUNDING = 1024, 1e-5
 class EqualWeights:
     def __init__(self, rank: Rank) -> None:
         self._rank = rank
-        self._compares = True
         self._variables: dict[tuple[int, ...], Sequence[Variable]] = {}  # by ids; the variables are kept alive
 
     def is_new(self, variables: Sequence[Variable]) -> bool:
@@ -49,7 +48,7 @@ class EqualWeights:
 
     def compare(self, variables: Sequence[Variable]) -> None:
         """Say so, once, where ranks have different values. A collective where gradients are summed; else nothing."""
-        if not self._rank.config.reduces_gradients or not self._compares or not variables:
+        if not self._rank.config.reduces_gradients or not variables:
             return
         peers = self._rank.peers
         samples = np.concatenate([_sample(variable) for variable in variables])
@@ -64,7 +63,6 @@ class EqualWeights:
             stop = begin + len(_sample(variable))
             largest = np.max(np.abs(every[:, begin:stop]), initial=0.0)
             if np.any(np.abs(every[:, begin:stop] - every[0, begin:stop]) > _ROUNDING * largest):
-                self._compares = False
                 return self._rank.reporter.notice_once("warning", _APART % variable.name)
             begin = stop
 

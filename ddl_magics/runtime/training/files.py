@@ -13,13 +13,12 @@ from typing import Any, Callable
 import tensorflow as tf
 
 from ..files.paths import Paths
-from ..rank.config import RankConfig
 from ..trial.patching import wrap
 
 
-def install(paths: Paths, config: RankConfig, keras: ModuleType) -> None:
+def install(paths: Paths, keras: ModuleType) -> None:
     """Redirect what the package `keras` saves and loads, and the folders of its callbacks."""
-    redirect = _Redirect(paths, config.is_chief)
+    redirect = _Redirect(paths)
     redirect.folder(keras.callbacks.TensorBoard, "log_dir")
     redirect.folder(keras.callbacks.BackupAndRestore, "backup_dir")
     for owner, name in ((keras.Model, "save"), (keras.Model, "save_weights")):
@@ -37,14 +36,14 @@ def is_uri(path: str) -> bool:
 
 
 class _Redirect:
-    def __init__(self, paths: Paths, is_chief: bool) -> None:
-        self._paths, self._is_chief = paths, is_chief
+    def __init__(self, paths: Paths) -> None:
+        self._paths = paths
 
     def writing(self, owner: Any, name: str, position: int) -> None:
         def change(path: str) -> str | None:
             if not is_uri(path):
                 return self._paths.apart(path)
-            return path if self._is_chief else None
+            return path if self._paths.is_chief() else None
 
         self._wrap(owner, name, position, change)
 

@@ -96,6 +96,7 @@ class FitCallbacks:
             return []
 
         def begin(_: Any) -> None:
+            context.placement.update()
             if fit.cutter is not None and access.repeats(fit.model):
                 parts = context.rank, regrouping, access, context.metric_sums, context.placement
                 fit.repeated = RepeatedSteps(*parts, fit.model, state)

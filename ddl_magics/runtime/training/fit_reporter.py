@@ -37,6 +37,7 @@ class FitReporter(keras.callbacks.Callback):
         self._reporter, self._buckets = rank.reporter, StepBuckets(rank, rows)
         self._fit, self._access = fit, access
         self._aligned = fit.checkpoints is not None and fit.checkpoints.joins
+        self._of_chief: dict[str, Any] | None = None  # the epoch that the chief is to report
 
     def on_train_begin(self, logs: Any = None) -> None:
         model = self.model
@@ -53,6 +54,7 @@ class FitReporter(keras.callbacks.Callback):
             steps=None if steps is None else int(steps),
             parameters=parameters,
             models=self._config.models,
+            **({"regroups": True} if self._fit.repeated is not None else {}),
         )
 
     @property
@@ -79,6 +81,7 @@ class FitReporter(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         due = self._buckets.end_step()
         self._progress.step = batch + 1
+        self._take_over()
         self._align()
         if due:
             self._flush(logs)
@@ -106,10 +109,10 @@ class FitReporter(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         metrics, fit = finite_numbers(logs), self._progress.fit
         self._flush(logs={})
-        if self._rank.peers.is_chief:
-            seconds = time.monotonic() - self._epoch_began
-            self._reporter.emit("epoch", fit=fit, epoch=epoch, metrics=metrics, seconds=round(seconds, 6))
-        elif self._config.in_ensemble:
+        seconds = round(time.monotonic() - self._epoch_began, 6)
+        self._of_chief = {"fit": fit, "epoch": epoch, "metrics": metrics, "seconds": seconds}
+        self._take_over()
+        if self._config.in_ensemble and not self._rank.peers.is_chief:
             self._reporter.emit("member", fit=fit, epoch=epoch, metrics=metrics)
         self._refuse_nan(metrics)
         self._check_target(metrics)
@@ -117,8 +120,18 @@ class FitReporter(keras.callbacks.Callback):
             self.model.stop_training = True  # on all ranks at once
         if self._rank.peers.ring is not None:
             self._say_who_stops(reduce.agree_on_stop(self._rank.peers))
+            self._take_over()
             if self._rank.stop.agreed:
                 self.model.stop_training = True
+
+    def _take_over(self) -> None:
+        """The chief reports its epoch; a rank that becomes the chief later, too, as the one before may have died first.
+
+        The driver takes an epoch once.
+        """
+        if self._of_chief is not None and self._rank.peers.is_chief:
+            self._reporter.emit("epoch", **self._of_chief)
+            self._of_chief = None
 
     def _say_who_stops(self, stopped: Sequence[bool]) -> None:
         """stopped: whether callbacks have stopped the fit, by rank."""

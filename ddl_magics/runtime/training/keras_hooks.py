@@ -71,7 +71,7 @@ class KerasHooks(KerasAccess):
         wrap(self.trainer, TRAIN_BATCH, self._fits.train_on_batch)
         wrap(self.trainer, TEST_BATCH, self._fits.test_on_batch)
         self.base_trainer.stop_training = self._fits.stop_training()
-        files.install(self.rank.files.paths, self.config, self.keras)
+        files.install(self.rank.files.paths, self.keras)
         self.rank.data_wait.install()
         if self.config.manifest is not None:
             ShareUse(self.rank, self.calls, self.loops.loop).install(self.keras, self.trainer)

@@ -53,7 +53,7 @@ class RepeatedSteps:
         self._epoch = self._rank.progress.epoch
         if metrics:
             self._totals = np.concatenate([array.reshape(-1) for array in metrics]).astype(np.float64)
-        self._own_values = [np.array(array_of(variable)) for variable in self._own_variables()]
+        self._own_values = self._values()
 
     def end(self) -> None:
         self._regrouping.active = False
@@ -62,11 +62,12 @@ class RepeatedSteps:
         """function(an iterator of one batch), until it is complete, on the next batch of `iterator`."""
         if self._rank.progress.epoch != self._epoch:
             self._epoch, self._totals = self._rank.progress.epoch, None
+            self._own_values = self._values()  # also what callbacks have set since the last step
         if self._regrouping.joins:
             self._welcome()
         self._adapt()
         batch = iterator.get_next()
-        return self._until_complete(lambda: function(iter([batch])), self._adapt)
+        return self._until_complete(lambda: function(iter([batch])), self._put_back)
 
     def evaluation(self, call: Callable[[], Any]) -> Any:
         """The result of `call`, the validation of an epoch, of the ranks that are there at its end."""
@@ -121,8 +122,14 @@ class RepeatedSteps:
         if self._totals is not None:
             reduce.assign(self._metric_variables(), self._totals)
 
+    def _put_back(self) -> None:
+        """A step was not complete before the ranks were others: what it has set becomes as it was."""
+        self._adapt()
+        for variable, value in zip(self._own_variables(), self._own_values or ()):
+            variable.assign(value)
+
     def _adapt(self) -> None:
-        """If the ranks are others: the state after the last complete step. The chief has what all metrics counted."""
+        """If the ranks are others: what the metrics counted in complete steps. The chief has that of all."""
         if self._changes == self._regrouping.changes:
             return
         self._changes = self._regrouping.changes
@@ -137,8 +144,6 @@ class RepeatedSteps:
             gathered = self._sums.variables_of_gathered()
             for state, total in zip(states, self.metric_totals()):
                 reduce.assign([state], total.reshape(-1) if id(state) in gathered else np.zeros(total.size))
-        for variable, value in zip(self._own_variables(), self._own_values or ()):
-            variable.assign(value)
 
     def _metric_variables(self) -> list[Variable]:
         return [variable for metric in self._model.metrics for variable in metric.variables]
@@ -153,6 +158,9 @@ class RepeatedSteps:
         ]
         every = [*variables, *self._access.seeds(self._model)]
         return list({id(variable): variable for variable in every}.values())
+
+    def _values(self) -> list[np.ndarray]:
+        return [np.array(array_of(variable)) for variable in self._own_variables()]
 
     # -- ranks that join
 

@@ -74,6 +74,8 @@ class CallbackStates:
     def __init__(self, callbacks: Iterable[Any]) -> None:
         self._callbacks = list(callbacks)
         self._before = [_attributes(callback) for callback in self._callbacks]
+        self._restored: list[Any] = []
+        self._held: list[tuple[Any, dict[str, Any]]] = []
 
     def take(self, most_bytes: int) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
         """([{"class", "attributes", "file"}], {name: array}).
@@ -113,7 +115,19 @@ class CallbackStates:
                 missing.append(callback.filepath)
             for name, value in attributes.items():
                 setattr(callback, name, _decode(value, arrays))
+            self._restored.append(callback)
         return missing
+
+    def hold(self) -> None:
+        """Remember the callbacks that `restore` has put back as they are now."""
+        self._held = [(callback, _attributes(callback)) for callback in self._restored]
+
+    def put_back(self) -> None:
+        """Give the callbacks the attributes that they had at `hold`, once."""
+        for callback, attributes in self._held:
+            for name, value in attributes.items():
+                setattr(callback, name, value)
+        self._held = []
 
 
 def _file_key(number: int) -> str:

@@ -16,7 +16,8 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 50
 class Shown:
     def __init__(self, shows=True):
         self.events, self.warnings = [], []
-        self.pictures = Pictures(lambda **fields: self.events.append(fields), self.warnings.append, int(shows))
+        emit = lambda **fields: self.events.append(fields)  # noqa: E731
+        self.pictures = Pictures(emit, self.warnings.append, shows=lambda: shows)
 
     def data(self):
         return [(e["mime"], base64.b64decode(e["data"]) if "image" in e["mime"] else e["data"]) for e in self.events]

@@ -17,6 +17,7 @@ from support.fake_cluster import steps
 from support.until import until
 
 from ddl_magics.runtime import events
+from ddl_magics.runtime.checkpoints.checkpoint import Position
 from ddl_magics.runtime.driver import attempt as attempts
 from ddl_magics.runtime.driver import bad_executors
 from ddl_magics.runtime.driver.run_result import AttemptRecord, judge
@@ -122,6 +123,16 @@ def start():
     yield start
     for ranks in started:
         ranks.attempt.clear(cancel=False)
+
+
+def test_an_epoch_is_taken_once_from_the_chiefs_of_ranks_that_come_and_go(start):
+    config = jobs.job(RunSpec(strategy="allreduce", workers=2, min_workers=1, seed=0))
+    ranks, taken = start("allreduce", config), []
+    ranks.run.log.append = lambda event, number: taken.append((event["rank"], event["epoch"]))
+    for rank, number in ((0, 0), (1, 0), (1, 1)):
+        report = events.make("epoch", rank, fit=0, epoch=number, metrics={"loss": 0.5}, seconds=1.0)
+        ranks.attempt.on_event(rank, report)
+    assert taken == [(0, 0), (1, 1)]
 
 
 def test_peers_are_sent_once_all_are_ready(start):
@@ -453,8 +464,14 @@ def test_a_death_after_a_stop_does_not_count(start):
 
 @pytest.mark.parametrize(
     "strategy, least, stops, replaced",
-    [("allreduce", 1, False, [1]), ("allreduce", 2, False, []), ("allreduce", 1, True, []), ("average", 1, False, [])],
-    ids=["lost", "too few are left", "stops", "all would restart"],
+    [
+        ("allreduce", 1, False, [1]),
+        ("allreduce", 2, False, []),
+        ("allreduce", 1, True, []),
+        ("average", 1, False, []),
+        ("allreduce", 1, False, None),
+    ],
+    ids=["lost", "too few are left", "stops", "all would restart", "a loop of the cell"],
 )
 def test_a_slow_rank_is_lost_where_the_others_can_train_on(start, strategy, least, stops, replaced):
     ranks = start(strategy, jobs.job(RunSpec(min_workers=least, seed=0)))
@@ -464,6 +481,8 @@ def test_a_slow_rank_is_lost_where_the_others_can_train_on(start, strategy, leas
     ranks.train()
     if stops:
         ranks.attempt.stop("")
+    fit = {"fit": 0, "model": "m", "epochs": 1, "steps": 10}
+    ranks.attempt.on_event(0, events.make("fit", 0, **fit, **({} if replaced is None else {"regroups": True})))
     for rank in (0, 1):
         ranks.attempt.on_event(rank, steps(rank, 0))
     executors.stepped = lambda event: True
@@ -471,7 +490,7 @@ def test_a_slow_rank_is_lost_where_the_others_can_train_on(start, strategy, leas
     ranks.attempt.on_event(2, steps(2, 0))  # one of those before, that has not joined
     if replaced:
         until(lambda: done, 5)
-    assert done == replaced
+    assert done == (replaced or [])
 
 
 def test_how_many_executors_the_session_holds_is_reported_when_it_changes(start, monkeypatch):
@@ -485,6 +504,25 @@ def test_how_many_executors_the_session_holds_is_reported_when_it_changes(start,
     ranks.attempt._jobs.held = None  # Spark does not tell
     time.sleep(0.1)
     assert [(event["kind"], event["executors"]) for event in reported] == [("held", 2), ("held", 5), ("held", 0)]
+
+
+@pytest.mark.parametrize("is_over", [False, True], ids=["the fit goes on", "the fit is over"])
+def test_a_rank_that_has_joined_and_finds_the_others_in_another_fit_is_no_member(start, is_over):
+    ranks = start("allreduce", jobs.job(RunSpec(min_workers=1, seed=0)))
+    ranks.run.report, ranks.run.enter_from = lambda event: None, lambda *arguments: None
+    channels = ranks.train()
+    attempt = ranks.attempt
+    attempt._numbers[2], attempt._record.workers = 1, 3
+    channels.append(ranks.connect(2))
+    attempt._group.members.append(2)
+    header = Position(fit=0, epoch=1, step=0, complete=True)._asdict()
+    attempt._context.checkpoints.files = lambda: [SimpleNamespace(header=header, path="/dev/null")] * is_over
+    for rank in (0, 1):
+        attempt.on_regroup(rank, None, False)  # they have lost it
+    attempt.on_regroup(2, 0, False)
+    assert attempt._group.members == [0, 1] and attempt._record.departed == {2}
+    groups = [[value["ranks"] for kind, value in channel.sent if kind == messages.GROUP] for channel in channels]
+    assert groups == [[[0, 1]], [[0, 1]], []]
 
 
 def test_a_stop_that_comes_when_the_run_has_ended_says_nothing(start):

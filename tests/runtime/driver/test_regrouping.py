@@ -26,7 +26,10 @@ model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, "relu"), kera
 model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
 first = model.fit(x, y, batch_size=40, epochs=2, verbose=0)
 plateau = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=0, min_delta=0.2)
-fit = model.fit(x, y, batch_size=20, epochs=12, validation_data=(x, y), callbacks=[plateau, Slow()])
+rate = keras.callbacks.LearningRateScheduler(lambda epoch, rate: 0.98 * rate)
+fit = model.fit(x, y, batch_size=20, epochs=12, validation_data=(x, y), callbacks=[rate, plateau, Slow()])
+if ddl.is_chief:
+    ddl.log(chief=ddl.rank)
 [first.history, fit.history, fit.epoch, float(model.optimizer.learning_rate)]
 """
 
@@ -80,11 +83,28 @@ def test_the_others_train_on(rank_pool, one, rank):
     others = [each for each in range(3) if each != rank]
     assert members(ended)[:2] == [[0, 1, 2], others]
     assert_as_one_process(ended, one)
+    assert ended.logged("chief") == [min(others)]
     shown = {each: [int(epoch) for epoch in re.findall(r"Epoch (\d+)/12", ended.logs(each))] for each in range(3)}
     chief = min(others)
     assert sorted({*shown[0], *shown[chief]}) == list(range(1, 13)) and shown[chief][-1] == 12
     assert all(not epochs for each, epochs in shown.items() if each not in (0, chief))
     assert len(re.findall(r"11/11 - .* - val_mae: ", ended.logs())) == 12
+
+
+DIES = """
+class Dies(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        if epoch == 3 and ddl.rank == 0:
+            os.kill(os.getpid(), 9)
+fit = """
+
+
+@pytest.mark.slow
+def test_an_epoch_at_whose_end_the_chief_dies_is_in_the_history(rank_pool, one):
+    source = cell(0).replace("Slow()]", "Slow(), Dies()]").replace("\nfit = ", DIES)
+    ended = launch.run_cell(rank_pool(2), source, workers=2, min_workers=1)
+    assert [event["epoch"] for event in ended.of_kind("epoch") if event["fit"] == 1] == list(range(12))
+    assert_as_one_process(ended, one)
 
 
 def test_another_joins_within_the_fit(spark_cluster, one, tmp_path):
@@ -120,3 +140,64 @@ def test_a_run_that_begins_alone_is_joined(rank_pool, one, monkeypatch, tmp_path
     ended = run.finished(BOUND_SECONDS)
     assert members(ended) == [[0], [0, 1]]
     assert_as_one_process(ended, one)
+
+
+BESIDE = """
+import keras, numpy as np, os, time
+keras.config.set_floatx("float64")
+x = np.random.default_rng(0).normal(size=(202, 8))
+y = np.sin(x[:, :2])
+
+class Scaled(keras.layers.Layer):
+    def build(self, shape):
+        self.scale = self.add_weight(shape=(), initializer="ones", trainable=False, name="scale")
+
+    def call(self, inputs):
+        return inputs * self.scale
+
+class Slow(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        self.model.layers[0].scale.assign(1.0 / (1 + epoch))
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if not os.path.exists(HURRY):
+            time.sleep(SLEEP)
+
+def batches():
+    for begin in range(0, 200, 20):
+        yield x[begin : begin + 20], y[begin : begin + 20]
+
+signature = tuple(keras.tree.map_structure(lambda array: tf.TensorSpec([None, array.shape[1]], array.dtype), (x, y)))
+generated = tf.data.Dataset.from_generator(batches, output_signature=signature)
+ddl.barrier()
+model = keras.Sequential([keras.Input((8,)), Scaled(), keras.layers.Dense(8, "relu"), keras.layers.Dense(2)])
+model.compile(keras.optimizers.SGD(0.05), "mse")
+before = [float(model.train_on_batch(x[:31], y[:31])) for _ in range(2)]
+fit = model.fit(x, y, batch_size=20, epochs=6, callbacks=[Slow()], verbose=0)
+ddl.barrier()
+after = [float(model.train_on_batch(x[31:64], y[31:64])) for _ in range(2)]
+read = [float(model.train_on_batch(*batch)) for batch in generated]
+last = model.fit(generated, epochs=2, verbose=0)
+[before, fit.history, after, read, last.history]
+"""
+
+
+def beside(sleep=0.0, hurry=""):
+    return "import tensorflow as tf" + BESIDE.replace("SLEEP", str(sleep)).replace("HURRY", repr(str(hurry)))
+
+
+@pytest.mark.parametrize("workers", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_what_a_cell_trains_beside_a_fit_is_cut_for_those_who_are_there(rank_pool, tmp_path, workers):
+    """One begins and is joined by another; or one of three dies, and another one comes."""
+    expected = launch.run_cell(rank_pool(1), beside(), workers=1).result
+    hurry = tmp_path / "hurry"
+    run = launch.start(rank_pool(max(2, workers)), beside(0.4, hurry), workers=workers, min_workers=1)
+    if workers > 1:
+        run.until(lambda run: any(e["epoch"] == 1 for e in run.of_kind("steps")), 90)
+        os.kill(run.pid(1), signal.SIGKILL)
+        wait_until_joined(run, hurry)
+    hurry.touch()
+    ended = run.finished(BOUND_SECONDS)
+    for mine, theirs in zip(ended.result, expected, strict=True):
+        mine, theirs = (each["loss"] if isinstance(each, dict) else each for each in (mine, theirs))
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9)

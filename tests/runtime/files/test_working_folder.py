@@ -297,6 +297,15 @@ def test_other_ranks_write_nothing_elsewhere(folders, rank):
     assert contents(folders) == before
 
 
+@ways
+def test_a_rank_that_becomes_the_chief_writes_elsewhere_as_a_plain_cell_does(folders, rank):
+    before = contents(folders)
+    code = "folder.paths.is_chief = lambda: True\n" + ELSEWHERE
+    assert run(folders, code, is_chief=False, rank=rank) == {"written": {}, "removed": [], "outside": []}
+    new = {"elsewhere/new.txt": "new", "elsewhere/e.txt": "e+", "project/data/up.txt": "up"}
+    assert contents(folders) == {**before, **new}
+
+
 def test_more_folders_than_are_mirrored_at_once(folders):
     before = contents(folders)
     code = """

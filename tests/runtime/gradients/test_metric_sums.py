@@ -54,6 +54,19 @@ def test_variables_are_averaged_beside_the_sums():
     assert float(metric.count) == 6 and variable.numpy().tolist() == [3.0, 5.0]
 
 
+def test_a_mean_is_of_the_ranks_that_are_in_the_sum():
+    """One was lost before the sum was complete, so that the others have made it alone."""
+    metric, sums = of_two_ranks(begin=0)
+    variable = tf.Variable([3.0, 5.0])
+
+    def allreduce(flat, kind, repeats):
+        sums._peers.size = 1
+
+    sums._peers.allreduce = allreduce
+    sums.reduce(EPOCH, [metric], [variable])
+    assert float(metric.count) == 3 and variable.numpy().tolist() == [3.0, 5.0]
+
+
 def test_one_that_does_not_is_named_and_left_as_it_was():
     metric, sums = of_two_ranks(begin=1)
     with pytest.raises(ValueError, match="metric 'kept' has a state that does not start at zero"):

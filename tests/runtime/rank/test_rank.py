@@ -202,7 +202,7 @@ def test_a_pulse_tells_where_a_rank_is_and_whether_it_moves_or_waits():
 
 
 def test_a_rank_takes_the_working_folder_that_was_begun_for_it():
-    begun = SimpleNamespace()
+    begun = WorkingFolder("/scratch", None, False)
     assert Rank(config(), None, begun).files is begun
 
 

@@ -50,7 +50,7 @@ class Peers:
     """Of a rank among three, until one is lost."""
 
     def __init__(self, ring):
-        self.ring = ring
+        self.ring, self.feed = ring, None
 
     @property
     def collective(self):
@@ -96,9 +96,13 @@ def test_what_nobody_has_is_made_again_by_those_who_are_left(ranks):
     def run(rank):
         regrouping, peers = ranks[rank]
         result = regrouping.complete(peers, first_lost(peers, 1.0 + rank), repeats=True)
+        assert peers.feed is None, "it was of other ranks"
         return result[0].tolist(), peers.ring.size, regrouping.members, regrouping.count
 
+    closed = []
+    ranks[1][1].feed = SimpleNamespace(close=closed.append)
     assert rings.together([lambda: run(0), lambda: run(1)]) == [([3.0], 2, [0, 1], 1)] * 2
+    assert len(closed) == 1
 
 
 def test_a_step_that_nobody_has_is_begun_again(ranks):

@@ -93,11 +93,11 @@ def test_slots_are_counted_by_cores_and_gpus(task, wanted, each):
 @pytest.mark.parametrize(
     ("found", "given", "local_size", "shares"),
     [
-        ([0, 1], None, 2, [["0"], ["1"]]),
-        ([2, 5], None, 3, [["2"], ["5"], ["2"]]),
-        ([0, 1], ["1"], 2, [None, None]),  # Spark has assigned them
-        ([0], None, 2, [None, None]),
-        ([0, 1], None, 1, [None]),
+        (["0", "1"], None, 2, [["0"], ["1"]]),
+        (["2", "MIG-5"], None, 3, [["2"], ["MIG-5"], ["2"]]),
+        (["0", "1"], ["1"], 2, [None, None]),  # Spark has assigned them
+        (["0"], None, 2, [None, None]),
+        (["0", "1"], None, 1, [None]),
         ([], None, 2, [None, None]),
     ],
 )
@@ -107,5 +107,6 @@ def test_ranks_of_a_host_take_its_gpus_in_turn(found, given, local_size, shares)
 
 
 def test_only_the_ranks_own_gpus_are_sampled():
-    assert telemetry.visible_gpus(gpus.environment(["1", "3"])) == [1, 3]
+    assert telemetry.visible_gpus(gpus.environment(["1", "MIG-3"])) == ["1", "MIG-3"]
+    assert telemetry.visible_gpus({"CUDA_VISIBLE_DEVICES": " 1 ,"}) == ["1"] and telemetry.visible_gpus({}) is None
     assert gpus.environment(None) == {} and gpus.environment([])["CUDA_VISIBLE_DEVICES"] == ""

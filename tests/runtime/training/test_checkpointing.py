@@ -5,10 +5,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from support.paths import environment
 
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.training.training_state import CallbackStates
 
 BEGIN = """
@@ -46,6 +49,22 @@ fit = model.fit(x, y, batch_size=16, epochs=6, callbacks=[rate, best], verbose=0
 found = int(np.argmin(fit.history["loss"])) + 1
 [fit.history, found, best.best, [w.tolist() for w in keras.models.load_model(f"kept/{found}.keras").get_weights()]]
 """,
+    # What callbacks do at the begin of an epoch is done once, also where the fit goes on within it.
+    "begins": """
+class Begins(keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self.is_odd, self.sums, self.seen = False, np.zeros(2), []
+    def on_epoch_begin(self, epoch, logs=None):
+        self.is_odd = not self.is_odd
+        self.sums += 1
+        self.seen.append(epoch)
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)])
+model.compile(keras.optimizers.SGD(0.1), "mse")
+rate, begins = keras.callbacks.LearningRateScheduler(lambda epoch, rate: 0.9 * rate), Begins()
+fit = model.fit(x, y, batch_size=16, epochs=4, callbacks=[rate, begins], verbose=0)
+[fit.history, float(model.optimizer.learning_rate), begins.is_odd, begins.sums.tolist(), begins.seen]
+""",
     # Data that goes on from epoch to epoch.
     "steps_per_epoch": """
 model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2)])
@@ -82,6 +101,8 @@ def hand_over(whole, rest, positions):
     ("cell", "every", "positions"),
     [
         ("two fits", 4, [(0, 2, 0, 1), (1, 3, 4, 0)]),
+        ("begins", 4, [(0, 1, 4, 0)]),
+        pytest.param("begins", 0, [(0, 2, 0, 0)], marks=pytest.mark.slow),
         ("best file", 0, [(0, 4, 0, 0)]),
         pytest.param("best file", 0, [(0, 6, 0, 1)], marks=pytest.mark.slow),
         pytest.param("early end", 0, [(0, 3, 0, 0)], marks=pytest.mark.slow),
@@ -103,6 +124,37 @@ def test_it_goes_on_as_if_it_had_not_been_broken_off(tmp_path, cell, every, posi
             CELLS[cell].replace("SGD(0.5", "SGD(0.25").replace("[fit.history", "[float(model.optimizer.learning_rate)")
         )
         assert json.loads(value(run(slower, rest, positions)))[0][0] == 0.25, "the cell's, if that is another one"
+
+
+class Counts:
+    """A callback of a cell."""
+
+    def __init__(self):
+        self.epochs = 0
+
+
+def test_a_rank_that_joins_before_the_first_step_has_the_epoch_begun_once():
+    from ddl_magics.runtime.training.checkpointing import FitCheckpoints
+
+    config = SimpleNamespace(spec=RunSpec(), reported=None, attempt=1, reduces_gradients=True)
+    peers = SimpleNamespace(is_chief=False)
+    rank = SimpleNamespace(config=config, peers=peers, reporter=None, progress=SimpleNamespace(fit=0))
+    none = lambda *_: []  # noqa: E731
+    access = SimpleNamespace(build_all=none, fast_forward=none, weights=none, optimizer_variables=none, seeds=none)
+    of_rank = SimpleNamespace(rank=rank, access=access, metric_sums=None, sender=None)
+    counts, model = Counts(), SimpleNamespace(optimizer=SimpleNamespace(learning_rate=0.1))
+    about = {"class": "Counts", "attributes": {"epochs": 3}}
+    position = {"fit": 0, "epoch": 2, "step": 0, "complete": False, "steps": 6, "count": 12}
+    metadata = {**position, "callbacks": [about], "model": "m", "rates": [0.1, 0.08]}
+    states = CallbackStates([counts])
+    fit = FitCheckpoints(of_rank, states, metadata, {"callbacks/1/x": np.zeros(1)}, 0, {})
+    fit.before.set_model(model)
+    fit.before.on_train_begin()
+    for epoch, expected in ((2, (3, 0.08)), (3, (4, 0.04))):
+        counts.epochs += 1  # as in its `on_epoch_begin`
+        model.optimizer.learning_rate *= 0.5
+        fit.before.on_epoch_begin(epoch)
+        assert (counts.epochs, model.optimizer.learning_rate) == expected
 
 
 class Best:

@@ -171,8 +171,7 @@ def read_by_chief(monkeypatch, said, reading_seconds, step_seconds):
     now, notices = [0.0], []
     monkeypatch.setattr(chief_feed.time, "perf_counter", lambda: now[0])
     rank = SimpleNamespace(
-        config=SimpleNamespace(is_chief=True, size=2),
-        peers=SimpleNamespace(feed=SimpleNamespace(scatter=lambda payloads, *_: payloads[0])),
+        peers=SimpleNamespace(position=0, place=(0, 2), feed=SimpleNamespace(scatter=lambda payloads, *_: payloads[0])),
         errors=SimpleNamespace(first=None),
         reporter=SimpleNamespace(notice_once=lambda *notice: notices.append(notice)),
     )
