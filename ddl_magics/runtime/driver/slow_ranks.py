@@ -22,30 +22,24 @@ LEAST_COST = 0.1
 
 
 class _Pace:
-    """Of one rank, in the fit in progress."""
+    """Of one rank, in the fit in progress. compute, rows, steps, seconds: sums over its newest buckets."""
 
     def __init__(self, fit: int, slow_seconds: float) -> None:
         self.fit, self.slow_seconds = fit, slow_seconds
         self._buckets: deque[Steps] = deque()
-        self.seconds = 0.0
+        self.compute, self.rows, self.steps, self.seconds = 0.0, 0, 0, 0.0
 
     def add(self, bucket: Steps) -> None:
         self._buckets.append(bucket)
-        self.seconds += bucket.seconds
+        self._count(bucket, 1)
         while self.seconds - self._buckets[0].seconds >= PACE_SECONDS:
-            self.seconds -= self._buckets.popleft().seconds
+            self._count(self._buckets.popleft(), -1)
 
-    @property
-    def compute(self) -> float:
-        return sum(bucket.compute for bucket in self._buckets)
-
-    @property
-    def rows(self) -> int:
-        return sum(bucket.rows for bucket in self._buckets)
-
-    @property
-    def steps(self) -> int:
-        return sum(bucket.count for bucket in self._buckets)
+    def _count(self, bucket: Steps, sign: int) -> None:
+        self.compute += sign * bucket.compute
+        self.rows += sign * bucket.rows
+        self.steps += sign * bucket.count
+        self.seconds += sign * bucket.seconds
 
 
 class SlowRanks:
