@@ -4,6 +4,8 @@ import base64
 import functools
 import io
 import json
+import os
+import signal
 import time
 import uuid
 from dataclasses import dataclass
@@ -157,6 +159,12 @@ def run_cell(spark, cell, namespace=None, seconds=180, **spec):
 def finished(spark, cell, namespace=None, seconds=180, **spec):
     """As `run_cell`, of a cell that must finish."""
     return start(spark, cell, namespace, **spec).finished(seconds)
+
+
+def kill_in_epoch(run, number, rank, which=int):
+    """SIGKILL a rank's process, or `which` it descends from, in epoch `number` (from 0) of the second fit."""
+    run.until(lambda run: any((e["fit"], e["epoch"]) == (1, number) for e in run.of_kind("steps")), 90)
+    os.kill(which(run.pid(rank)), signal.SIGKILL)
 
 
 def fetch(run, name):

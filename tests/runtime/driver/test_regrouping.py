@@ -50,11 +50,6 @@ def nothing_left():
     assert processes.wait_until_gone(10) == {}
 
 
-def kill_in_epoch(run, number, rank, which=int):
-    run.until(lambda run: any((e["fit"], e["epoch"]) == (1, number) for e in run.of_kind("steps")), 90)
-    os.kill(which(run.pid(rank)), signal.SIGKILL)
-
-
 def assert_as_one_process(ended, one):
     assert ended.state == "FINISHED", ended.message
     assert {event["attempt"] for event in ended.of_kind("epoch")} == {1}
@@ -78,7 +73,7 @@ def members(ended):
 @pytest.mark.parametrize("rank", [pytest.param(1, marks=pytest.mark.slow), 0])
 def test_the_others_train_on(rank_pool, one, rank):
     run = launch.start(rank_pool(3), cell(), workers=3, min_workers=2)
-    kill_in_epoch(run, 1, rank)
+    launch.kill_in_epoch(run, 1, rank)
     ended = run.finished(BOUND_SECONDS)
     others = [each for each in range(3) if each != rank]
     assert members(ended)[:2] == [[0, 1, 2], others]
@@ -110,7 +105,7 @@ def test_an_epoch_at_whose_end_the_chief_dies_is_in_the_history(rank_pool, one):
 def test_another_joins_within_the_fit(spark_cluster, one, tmp_path):
     """In place of a worker whose executor was killed, on the executor that Spark starts again."""
     run = launch.start(spark_cluster(2), cell(0.8, tmp_path / "hurry"), min_workers=1)
-    kill_in_epoch(run, 1, 1, which=processes.executor_of)
+    launch.kill_in_epoch(run, 1, 1, which=processes.executor_of)
     wait_until_joined(run, tmp_path / "hurry")
     ended = run.finished(BOUND_SECONDS)
     assert members(ended) == [[0, 1], [0], [0, 2]]
@@ -125,7 +120,7 @@ def test_another_joins_within_the_fit(spark_cluster, one, tmp_path):
 
 def test_fewer_than_the_least_number_restart(rank_pool, one):
     run = launch.start(rank_pool(2), cell(), workers=2, min_workers=2)
-    kill_in_epoch(run, 1, 1)
+    launch.kill_in_epoch(run, 1, 1)
     ended = run.finished(BOUND_SECONDS)
     assert {event["attempt"] for event in ended.of_kind("epoch")} == {1, 2}
     assert ended.state == "FINISHED", ended.message

@@ -48,12 +48,6 @@ def nothing_left():
     assert {name for name in processes.shared_files() - shared if name.startswith("ddl")} == set()
 
 
-def kill_in_epoch(run, number, rank, which=int):
-    """SIGKILL a rank's process, or `which` it descends from, in epoch `number` (from 0) of the second fit."""
-    run.until(lambda run: any((e["fit"], e["epoch"]) == (1, number) for e in run.of_kind("steps")), 90)
-    os.kill(which(run.pid(rank)), signal.SIGKILL)
-
-
 @functools.cache
 def undisturbed(spark):
     """(result, history, weights) of the cell when nobody is killed."""
@@ -76,9 +70,9 @@ def beginnings(ended):
 def test_after_the_end_of_a_rank_and_of_an_executor_a_run_ends_as_if_nothing_had_happened(spark_cluster):
     spark = spark_cluster(2)
     run = launch.start(spark, cell())
-    kill_in_epoch(run, 2, rank=0)
+    launch.kill_in_epoch(run, 2, rank=0)
     run.until(lambda run: any("attempt 2 of 3" in e["message"] for e in run.of_kind("state")), 30)
-    kill_in_epoch(run, 3, rank=1, which=processes.executor_of)
+    launch.kill_in_epoch(run, 3, rank=1, which=processes.executor_of)
     ended = run.wait(BOUND_SECONDS)
     assert_as_undisturbed(ended, spark)
     _, second, third = beginnings(ended)
@@ -89,9 +83,9 @@ def test_after_the_end_of_a_rank_and_of_an_executor_a_run_ends_as_if_nothing_had
 
 def test_a_parameter_server_worker_is_started_again_while_the_others_go_on(rank_pool):
     run = launch.start(rank_pool(2), cell(), strategy="ps")
-    kill_in_epoch(run, 1, rank=1)
+    launch.kill_in_epoch(run, 1, rank=1)
     run.until(lambda run: any((e["fit"], e["epoch"]) == (1, 2) for e in run.of_kind("epoch")), 60)
-    kill_in_epoch(run, 3, rank=0)
+    launch.kill_in_epoch(run, 3, rank=0)
     ended = run.finished(BOUND_SECONDS)
     first, second, epochs, _, _ = ended.result
     assert len(first["loss"]) == 2 and len(second["loss"]) == 5 and epochs == [0, 1, 2, 3, 4]
@@ -106,7 +100,7 @@ def test_a_parameter_server_worker_is_started_again_while_the_others_go_on(rank_
 def test_a_sharded_state_continues_on_any_number_of_workers(spark_cluster):
     spark = spark_cluster(2)
     run = launch.start(spark, cell(), attempts=1, shard_optimizer="yes")
-    kill_in_epoch(run, 2, rank=1)
+    launch.kill_in_epoch(run, 2, rank=1)
     assert run.wait(BOUND_SECONDS).state == "FAILED"
     for others in ({"workers": 1}, {"shard_optimizer": "yes"}):
         resumed = launch.finished(spark, cell(sleep=0), resume=run.run, **others)
@@ -121,7 +115,7 @@ def test_a_sharded_state_continues_on_any_number_of_workers(spark_cluster):
 def test_killed_more_often_than_attempts_allow_it_ends_and_another_run_goes_on(spark_cluster):
     spark = spark_cluster(2)
     run = launch.start(spark, cell(), attempts=2)
-    kill_in_epoch(run, 2, rank=1)
+    launch.kill_in_epoch(run, 2, rank=1)
     run.until(lambda run: any(e["attempt"] == 2 for e in run.of_kind("steps")), 60)
     os.kill(run.pid(0), signal.SIGKILL)
     ended = run.wait(BOUND_SECONDS)
@@ -218,7 +212,7 @@ def test_rows_of_data_are_dealt_to_the_workers_that_are_left(spark_cluster, no_g
 @pytest.mark.slow
 def test_stop_between_two_attempts(spark_cluster):
     run = launch.start(spark_cluster(2), cell())
-    kill_in_epoch(run, 2, rank=1)
+    launch.kill_in_epoch(run, 2, rank=1)
     run.until(lambda r: any(e["attempt"] == 2 for e in r.events), 30)
     assert "--resume test continues from epoch " in run.stopped(BOUND_SECONDS).message
 
