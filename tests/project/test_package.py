@@ -42,6 +42,7 @@ WITHOUT_TENSORFLOW = ("driver.api", "executor.supervisor", "executor.worker", "p
 PURE = {
     "assert_never",
     "bounded_log",
+    "chief",
     "events",
     "histories",
     "lambda_layers",

@@ -353,9 +353,11 @@ def test_the_cell_s_own_all_reduce(ring, value):
 
 
 def test_one_worker_s_all_reduce_has_the_dtypes_of_several():
-    peers = SimpleNamespace(config=SimpleNamespace(spec=SimpleNamespace(strategy="allreduce")), size=1)
+    config, progress = SimpleNamespace(spec=SimpleNamespace(strategy="allreduce")), SimpleNamespace(cell_collectives=0)
+    peers = SimpleNamespace(config=config, size=1, progress=progress)
     assert [reduce.allreduce(peers, True, op).dtype for op in ("sum", "mean")] == [np.int64, np.float64]
     assert reduce.allreduce(peers, np.float32(1.5), "mean").dtype == np.float32
+    assert progress.cell_collectives == 3
 
 
 def test_the_logs_and_stops_of_all_ranks_and_the_weights_of_the_chief(ring):
