@@ -47,6 +47,7 @@ class Keras2Hooks(KerasHooks):
     _train_data: Any = None  # the data handler of the fit in progress
     _epochs_ago = 0  # epochs of it that an earlier attempt had
     _first_batch: Any = ()  # of the generator or Sequence that Keras has made a dataset of
+    _builds = False  # a step is traced for nothing, without its update
 
     # -- data
 
@@ -130,15 +131,18 @@ class Keras2Hooks(KerasHooks):
                     put_back.callback(object.__delattr__, model, name)
             return original(model, *args, **kwargs)
 
-    def build(self, model: Model, step: Callable[[Batch], Any], batch: Batch) -> None:
+    def build(self, model: Model, step: Callable[[Batch], Any], batch: Batch, updates: bool) -> None:
         """By tracing the step once for nothing: only then its metrics have states that can be kept and put back.
 
-        What is wrong with the step is said by its trial, or when it is traced again.
+        What is wrong with the step is said by its trial, or when it is traced again. Without `updates`, the optimizer
+        is left alone: as it makes its variables in a trace, TensorFlow traces again, which steps may count in Python.
         """
         compiled = (model.compiled_loss, model.compiled_metrics)
         if not tf.executing_eagerly() and not all(container is None or container.built for container in compiled):
+            self._builds = not updates
             with contextlib.suppress(Exception), PythonState([step, model]).restored():
                 tf.function(step).get_concrete_function(batch)
+            self._builds = False
 
     def logs_of_metrics(self, model: Model, logs: dict[str, Any]) -> dict[str, Any]:
         return dict(tf_utils.sync_to_numpy_or_python_type(model._validate_and_get_metrics_result(logs)))
@@ -154,6 +158,8 @@ class Keras2Hooks(KerasHooks):
         self.sharding.install(optimizer._BaseOptimizer)
 
     def apply_gradients(self, original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        if self._builds:
+            return None
         if self.calls.current is None and self.loops.loop.distributes and cell_code.makes_gradients(optimizer):
             self.loops.loop.notice("warning", _MAKES_GRADIENTS % type(optimizer).__name__)
         return super().apply_gradients(original, optimizer, *args, **kwargs)

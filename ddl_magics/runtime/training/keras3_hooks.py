@@ -159,7 +159,7 @@ class Keras3Hooks(KerasHooks):
 
         return repeating
 
-    def build(self, model: Model, step: Callable[[Batch], Any], batch: Batch) -> None:
+    def build(self, model: Model, step: Callable[[Batch], Any], batch: Batch, updates: bool) -> None:
         """Nothing: Keras 3 has built all before it traces a step."""
 
     def _takes_single_batches(self, function: Callable[[Any], Any], compiled: bool) -> Callable[[Any], Any]:

@@ -57,8 +57,11 @@ class KerasAccess(abc.ABC):
     # -- a step
 
     @abc.abstractmethod
-    def build(self, model: Model, step: Callable[[Batch], Any], batch: Batch) -> None:
-        """Create what the first call of `step` with `batch` would create: the states of metrics, for example."""
+    def build(self, model: Model, step: Callable[[Batch], Any], batch: Batch, updates: bool) -> None:
+        """Create what the first call of `step` with `batch` would create: the states of metrics, for example.
+
+        updates: also what its update would create, as XLA creates no variables.
+        """
 
     def without_added_losses(self, model: Model) -> ContextManager[None]:
         """Hide the losses that layers have added to `model` so far in the step being traced."""

@@ -46,7 +46,7 @@ class StepHook:
         """
         self._context, self._gradients, self._access, self._model, self._step = step
         self._name, self._in_xla = step.name, in_xla
-        self._run = self._run_compiled if compiled else self._step
+        self._compiled, self._run = compiled, self._run_compiled if compiled else self._step
         self._finish: list[Callable[[], Any]] = []  # of the step in progress, once it has its gradients
         access, model = self._access, self._model
         of_keras = access.trainer.train_step, access.trainer.test_step
@@ -89,7 +89,7 @@ class StepHook:
         context, model, batch = self._context, self._model, share.batch
         with whole_compute_loss(context, self._access, model):
             # Try what the step does to rows, once for each kind of batch, before its first update.
-            self._access.build(model, self._step, batch)
+            self._access.build(model, self._step, batch, updates=self._compiled)
             kinds = self._trials.kinds(batch)
             self._trials.refuse_coupled_rows(batch)
             # Save the states that a step without rows must not change.

@@ -16,7 +16,7 @@ from . import test_training
 
 #: Of the cases that Keras 3 has, what takes another way through Keras 2; the rest runs with `make test-slow`.
 ALWAYS = ("callbacks", "embedding", "own_step", "legacy_adam_clipped", "single_batches_and_fits")
-ALWAYS += ("losses_of_all_kinds", "own_optimizers", "ragged_inputs")
+ALWAYS += ("losses_of_all_kinds", "own_optimizers", "ragged_inputs", "own_loss", "step_that_counts")
 #: For --sync-batchnorm. Not normalized_images: docs/allreduce.md says what its moving variance is without; nor
 #: normalized_masked, of whose batch of nothing but masked values Keras 2 makes NaN.
 NORMALIZED = ("normalized_branches",)
