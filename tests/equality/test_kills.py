@@ -16,7 +16,7 @@ REPEATED = (
     "embedding",
     "compiled",
 )
-REPEATED += ("sgd_momentum", "adamw_clipnorm", "schedule", "weighted", "regularised")
+REPEATED += ("sgd_momentum", "adamw_clipnorm", "schedule", "weighted", "regularised", "one_pipeline_twice")
 
 #: Each rank but one may kill itself at each step, in its middle or between two steps. All ranks make the same plan.
 KILLS = """
@@ -57,3 +57,31 @@ def test_random_kills(rank_pool, reference, seed):
     assert {event["attempt"] for event in learned.ended.of_kind("epoch")} == {1}, "none began again"
     found = learned.differences(reference)
     assert not found, (found, [event["members"] for event in learned.ended.of_kind("group")])
+
+
+#: Rank 1 kills itself in the second fit, of which there is enough left for another one to join.
+KILL_IN_SECOND_FIT = """
+import os as _os, signal as _signal, time as _time
+import keras as _keras
+_fits = [0]
+class _Kill(_keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        _fits[0] += 1
+    def on_train_batch_begin(self, batch, logs=None):
+        if _fits[0] == 2:
+            _time.sleep(0.3)
+            if ddl.rank == 1:
+                _os.kill(_os.getpid(), _signal.SIGKILL)
+_fit = _keras.Model.fit
+_keras.Model.fit = lambda model, *args, **kwargs: _fit(model, *args, callbacks=[_Kill()], **kwargs)
+"""
+
+
+def test_who_joins_in_the_second_fit_has_the_rows_of_the_others(rank_pool, reference):
+    """Of a dataset that the first fit has read, too."""
+    learned = comparison.learn(
+        rank_pool(3), ["one_pipeline_twice"], "float64", 2, KILL_IN_SECOND_FIT, min_workers=1, provenance=False
+    )
+    assert [event["members"] for event in learned.ended.of_kind("group")][-1] == [0, 2]
+    found = learned.differences(reference)
+    assert not found, found

@@ -58,6 +58,17 @@ def own_loss(dtype):
     return model, model.fit(x, x[:, :2], batch_size=BATCH, epochs=2, verbose=0).history
 
 
+def one_pipeline_twice(dtype):
+    """Each iteration of a dataset that shuffles has a new order, also in the next fit."""
+    data = tf.data.Dataset.from_tensor_slices(table(dtype)).shuffle(ROWS, seed=5).batch(BATCH)
+    inputs = keras.Input((FEATURES,))
+    hidden = layers.Dense(10, activation="tanh")(inputs)
+    model = keras.Model(inputs, layers.Dense(CLASSES, activation="softmax")(hidden))
+    model.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy")
+    first, second = (model.fit(data, epochs=epochs, verbose=0).history["loss"] for epochs in (2, 6))
+    return model, {"first": first, "second": second}
+
+
 def list_of_outputs(dtype):
     x, y = table(dtype)
     inputs = keras.Input((FEATURES,))

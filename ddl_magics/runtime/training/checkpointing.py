@@ -238,7 +238,7 @@ class FitCheckpoints:
         self._arrays = {name: array for name, array in self._arrays.items() if name.startswith(_METRICS)}
         if self._within_epoch:
             self._callbacks.hold()
-        if not self.skipped and not self._rejoins:
+        if not self._rejoins:  # also in a fit that is over: the next one may go on with its data
             epochs = self._metadata["epoch"] - self._first_epoch
             steps, step = self._metadata["steps"], self._metadata["step"]
             self._access.fast_forward(self._first_epoch, max(0, epochs), steps, step, self._arguments)
