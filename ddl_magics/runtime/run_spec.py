@@ -187,6 +187,16 @@ class RunSpec:
         return 1 if self.strategy == "single" else self.workers
 
     @property
+    def may_regroup(self) -> bool:
+        """Whether ranks may come and go while the others train on, as far as the options tell.
+
+        For that each rank must have all that the others have: not so with a sharded optimizer. What compression carries
+        over to the next step would be lost with a rank.
+        """
+        apart = self.rule or self.compression or self.shard_optimizer == "yes"
+        return self.min_workers is not None and self.strategy == "allreduce" and not apart
+
+    @property
     def min_slots(self) -> int:
         """With how many slots it begins, and goes on, where there are no more."""
         return self.ranks if self.min_workers is None else self.min_workers

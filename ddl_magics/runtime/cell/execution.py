@@ -165,7 +165,8 @@ def _datasets(rank: Rank) -> dict[str, Dataset]:
     if not config.manifest:
         return {}
     folder = os.path.join(config.scratch, "data")
-    shares = [share_files.share_rows(config.manifest, name, config.rank) for name in share_files.SETS]
+    number, count = config.share_of_data(config.rank)
+    shares = [share_files.share_rows(config.manifest, name, number) for name in share_files.SETS]
     size = rank_data.row_bytes(config.manifest)
 
     def report(rows: int, seconds: float) -> None:
@@ -173,13 +174,13 @@ def _datasets(rank: Rank) -> dict[str, Dataset]:
             rank.reporter.emit("reading", rows=rows, of=sum(shares), row_bytes=size, seconds=seconds)
 
     stopped = lambda: rank.stop.asked  # noqa: E731
-    for notice in file_share.finish(rank.reading, config.manifest, folder, config.rank, stopped, report):
+    for notice in file_share.finish(rank.reading, config.manifest, folder, number, stopped, report):
         rank.reporter.notice("info", notice)
     batch = config.spec.batch_size
     if cluster is not None and batch:  # the global one, which its strategy would not cut
         batch = max(1, batch // config.workers)
     dataset, validation = rank_data.datasets(
-        folder, config.manifest, config.rank, config.workers, batch, config.seed, config.reduces_gradients
+        folder, config.manifest, number, count, batch, config.seed, config.reduces_gradients
     )
     return {"dataset": dataset} if validation is None else {"dataset": dataset, "validation": validation}
 
@@ -194,13 +195,14 @@ def _marked(
     import tensorflow as tf
 
     from ..training import derived_datasets
-    from ..training.share import mark_local
+    from ..training.share import mark_alike, mark_local
 
     config = rank.config
     assert config.manifest is not None or not datasets
     if config.manifest is not None:
         folder = os.path.join(config.scratch, "data")
-        all_rows = AllRows(config.manifest, folder, config.rank, config.spec.batch_size, rank.peers.gather_rows)
+        number, _ = config.share_of_data(config.rank)
+        all_rows = AllRows(config.manifest, folder, number, config.spec.batch_size, rank.peers.gather_rows)
         for name, dataset in made.items():
             set_name: SetName = "train" if name == "dataset" else "validation"
 
@@ -208,6 +210,10 @@ def _marked(
                 return transformed(name, all_rows.dataset(tf, set_name))
 
             derived_datasets.mark(dataset, derived_datasets.Origin(whole, not all_rows.is_whole(set_name)))
+    if config.whole_data:
+        for dataset in datasets.values():
+            mark_alike(dataset)
+        return made
     return {name: mark_local(dataset) for name, dataset in made.items()}
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..spark import jvm_gateway, located, slots, spark_error
 from ..wording import in_bytes
-from . import arrow, by_value, cache_lookup, packing, records, roles, sequences, sorting
+from . import arrow, by_value, cache_lookup, packing, rank_data, records, roles, sequences, share_files, sorting
 from .columns import DataError, is_spark, pandas_columns, pandas_values
 from .sequences import Layout
 
@@ -56,6 +56,7 @@ class Feed:
         inputs: how other rows become the same tensors.
         notices: hints for the user, a line each.
         losses: what Keras' floatx may lose of the columns.
+        is_whole: whether the only partition of `rdd` has all rows, for each rank, however many there are.
     """
 
     def __init__(
@@ -65,12 +66,13 @@ class Feed:
         cache: CacheUse | None = None,
         persisted: Sequence[Rdd] = (),
         prepare_all: Callable[[], Feed] | None = None,
+        is_whole: bool = False,
     ) -> None:
         """prepare_all: makes a feed with the rows of all ranks; None if this one has them."""
         self.rdd = rdd
         self.manifest, self.inputs, self.notices = record["manifest"], record["inputs"], list(record["notices"])
         self.losses: FloatLosses = record.get("losses", packing.merged([]))
-        self.cache = cache
+        self.cache, self.is_whole = cache, is_whole
         self._persisted = persisted
         self._prepare_all = prepare_all
 
@@ -96,7 +98,7 @@ def prepare(sc: SparkContext, plan: DataPlan, group: str) -> Feed:
     """
     cache, notices = cache_lookup.look(sc, plan, group)
     generation = None if cache is None else cache.complete(plan.size)
-    if cache is None or generation is None:
+    if cache is None or generation is None or each_gets_all(generation.feed["manifest"], plan):
         feed = _pass(sc, plan, group, cache)
     else:
         feed = _from_cache(sc, plan, cache, generation, lambda: _pass(sc, plan, group, cache, all_ranks=True))
@@ -124,6 +126,11 @@ def _pass(sc: SparkContext, plan: DataPlan, group: str, cache: CacheContents | N
     try:
         if plan.validation_rows is not None:
             sets.append(_pack(sc, group, shipped, "validation", plan.validation_name, plan.validation_rows, plan))
+        if plan.whole_bytes:
+            feed = _deal(sc, shipped, sets, plan.of_size(1))
+            if each_gets_all(feed.manifest, plan):
+                feed.is_whole = True
+                return feed
         if cache is None:
             return _deal(sc, shipped, sets, plan)
         if not cache.still_holds(plan):
@@ -151,6 +158,14 @@ def _pass(sc: SparkContext, plan: DataPlan, group: str, cache: CacheContents | N
         for packed in sets:
             packed.rdd.unpersist()
         raise
+
+
+def each_gets_all(manifest: Manifest, plan: DataPlan) -> bool:
+    """Whether each rank is to have all rows of this manifest, of any number of ranks."""
+    stored = [
+        share_files.stored_rows(manifest, name, rank) for name in share_files.SETS for rank in range(manifest["size"])
+    ]
+    return sum(stored) * rank_data.row_bytes(manifest) <= plan.whole_bytes
 
 
 class Rows:

@@ -115,6 +115,9 @@ def _feed(sc: SparkContext, plan: DataPlan, files: Files, group: str) -> Feed | 
         plan, sum(sum(file["rows"]) for file in indexed_files), min(shapes)[1] if shapes else None, text_bytes
     )
     rows = feed.Rows("train", plan.name, [(0, 0, report)] if report["rows"] else [])
+    is_whole = plan.whole_bytes > 0 and feed.each_gets_all(feed.manifest_of([rows], [], plan.of_size(1)), plan)
+    if is_whole:
+        plan = plan.of_size(1)
     manifest = feed.manifest_of([rows], [], plan)
     order = feed.order_of(rows, None, manifest["tensors"], plan, range(plan.size))
     manifest["files"] = {
@@ -132,7 +135,7 @@ def _feed(sc: SparkContext, plan: DataPlan, files: Files, group: str) -> Feed | 
         "notices": plan.notices,
         "losses": packing.merged([]),  # the ranks say what they find
     }
-    return Feed(sc.parallelize(range(plan.size), plan.size), record)
+    return Feed(sc.parallelize(range(plan.size), plan.size), record, is_whole=is_whole)
 
 
 def _of_one_length(column: Column) -> Column:

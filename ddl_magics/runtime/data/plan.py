@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .records import DataFrame
 
 DEAL_SEED = 0
+#: Of the rows that each rank gets where ranks come and go: one that is lost takes none with it.
+WHOLE_BYTES = 1 << 30
 
 
 class DataPlan:
@@ -51,6 +53,8 @@ class DataPlan:
                 if np.dtype(self.columns[index]["dtype"]) == np.uint64:
                     self.columns[index]["dtype"] = "<i8"
         self.size = spec.ranks
+        #: Each rank gets all rows if they take no more bytes than these, and else a share: 0 for ranks that stay.
+        self.whole_bytes = WHOLE_BYTES if spec.may_regroup else 0
         #: Whether every rank gets all rows for validation: the chief validates alone where no all-reduce sums metrics.
         self.replicates_validation = spec.strategy not in ("allreduce", "average")
         self.sequences = SequencePlan.from_spec(spec)

@@ -232,7 +232,7 @@ class Job:
         """Make an attempt. message: of the state that it begins with."""
         group = "%s attempt %d" % (self._group, self.journal.attempt)
         rows = self._rows
-        jobs = RankJobs(self._sc, self._spec_of_attempt, group, rows.partitions(), rows.dealt_again, broadcast_payload)
+        jobs = RankJobs(self._sc, self._spec_of_attempt, group, rows, broadcast_payload)
         with self._changed:
             if self._stop_reason is not None:
                 return self._stopped_early()

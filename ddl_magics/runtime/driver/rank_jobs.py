@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark import RDD, Broadcast, SparkContext
 
     from ..rank.config import JobConfig
+    from .rank_rows import RankRows
 
 #: How long cancelled jobs may take to end.
 CANCEL_SECONDS = 20.0
@@ -28,8 +29,7 @@ REPLACE_SECONDS = 10.0
 class RankJobs:
     """Jobs in the job group `group`, whose partitions are the ranks.
 
-    rdd: a partition for each rank, with its blobs of --data. deal_again(config): the same for a rank that starts again
-    alone, and what it is sent. broadcast_payload: what `task.make_task` takes.
+    rows: of --data, a partition for each rank. broadcast_payload: what `task.make_task` takes.
     """
 
     def __init__(
@@ -37,12 +37,11 @@ class RankJobs:
         sc: SparkContext,
         spec: RunSpec,
         group: str,
-        rdd: RDD[Any],
-        deal_again: Callable[[JobConfig], tuple[RDD[Any], JobConfig]],
+        rows: RankRows,
         broadcast_payload: Broadcast[dict[str, bytes]],
     ) -> None:
         self._sc, self._spec, self._group = sc, spec, group
-        self._rdd, self._deal_again, self._broadcast_payload = rdd, deal_again, broadcast_payload
+        self._rows, self._broadcast_payload = rows, broadcast_payload
         self._threads: list[threading.Thread] = []
 
     @property
@@ -84,10 +83,12 @@ class RankJobs:
                 before()
             only_rank, number = rank, None
             rdd: RDD[Any]
-            if rank is not None and config.regroups:  # which has no rows, and may be none of those at the beginning
-                rdd, only_rank, number = self._sc.parallelize([0], 1), None, rank
+            if rank is None:
+                rdd = self._rows.partitions()
+            elif config.regroups:  # it may be none of those at the beginning
+                rdd, only_rank, number = self._rows.partition_of_newcomer(), None, rank
             else:
-                rdd, config = (self._rdd, config) if rank is None else self._deal_again(config)
+                rdd, config = self._rows.dealt_again(config)
             rank_task = task.make_task(self._broadcast_payload, config.to_json(), package.NAME, only_rank, number)
             together = strategy in COLLECTIVE and self._spec.min_workers is None
             stage = rdd.barrier() if together else rdd

@@ -52,7 +52,7 @@ class RankRows:
 
     def distribute(self, workers: int) -> None:
         """Make the feed for so many workers, if it is not theirs."""
-        is_theirs = self._feed is not None and self._workers == workers
+        is_theirs = self._feed is not None and (self._workers == workers or self._feed.is_whole)
         self._workers = workers
         if self._prepare is None or is_theirs:
             return
@@ -93,7 +93,8 @@ class RankRows:
         if event.rows >= event.of:
             self._journal.enter_from(before, events.RUNNING, "running on %s" % counted(workers, "worker"))
             return
-        message = data_progress.of_reading("reading %s" % self._spec.data, event, workers)
+        shares = 1 if self._is_whole else workers
+        message = data_progress.of_reading("reading %s" % self._spec.data, event, shares)
         self._journal.enter_from(before, events.WAITING, message, ready=event.rows, needed=event.of)
 
     def partitions(self) -> RDD[Any]:
@@ -101,14 +102,26 @@ class RankRows:
         if self._feed is None:
             return self._sc.parallelize(range(self._workers), self._workers)
         rdd: RDD[Any] = self._feed.rdd
+        return self._sc.union([rdd] * self._workers) if self._is_whole else rdd
+
+    def partition_of_newcomer(self) -> RDD[Any]:
+        """An RDD with the only partition of a rank that joins others: with all rows, or with none."""
+        if self._feed is None:
+            return self._sc.parallelize([0], 1)
+        assert self._feed.is_whole
+        rdd: RDD[Any] = self._feed.rdd
         return rdd
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._feed is not None and self._feed.is_whole
 
     def described_in(self, config: JobConfig) -> JobConfig:
         """The configuration, with what ranks must know of their rows."""
         if self._feed is None:
             return config
         manifest: Manifest = {**self._feed.manifest, "floatx": self._floatx}
-        return replace(config, manifest=manifest, cache=self._feed.cache)
+        return replace(config, manifest=manifest, cache=self._feed.cache, whole_data=self._feed.is_whole)
 
     def deal_all(self) -> Feed:
         """Deal the rows of all ranks, where the cache was to have some."""

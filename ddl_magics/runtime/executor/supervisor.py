@@ -98,6 +98,7 @@ class _Share:
         self._to_keep: tuple[ShareCache, str] | None = None
         if job.manifest is None:
             return
+        number, _ = job.share_of_data(rank)
         cache: ShareCache | None = None
         cached_folder: str | None = None
         if job.cache is not None:
@@ -108,10 +109,10 @@ class _Share:
                 self.problem = Failure(rank, socket.gethostname(), UNCACHED, message)
                 return
         try:
-            data_folder = cached_folder or share_files.make_folder(job.manifest, rank, os.environ, job.cache)
+            data_folder = cached_folder or share_files.make_folder(job.manifest, number, os.environ, job.cache)
             cleanup.callback(scratch.remove, data_folder)
             if cached_folder is None and not job.manifest["files"]:  # which the rank reads itself
-                share_files.store(blobs, data_folder, job.manifest, rank)
+                share_files.store(blobs, data_folder, job.manifest, number)
             self._to_keep = (cache, data_folder) if cache is not None and cached_folder is None else None
             os.symlink(data_folder, os.path.join(folder, "data"))
         except share_files.NoRoom as error:

@@ -90,7 +90,8 @@ class _Worker:
         config = self._config
         files = WorkingFolder(config.scratch, config.spec.folder, config.is_chief)
         files.begin()
-        reading = file_share.begin(config.manifest, config.scratch, config.rank, config.executor_cores)
+        number, _ = config.share_of_data(config.rank)
+        reading = file_share.begin(config.manifest, config.scratch, number, config.executor_cores)
         listener = self._meet()
         config = self._config  # a rank that joins has learned what the others have trained
         threads = self._limit_threads()

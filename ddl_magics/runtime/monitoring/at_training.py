@@ -25,6 +25,8 @@ OUTPUT_ROWS, BATCH_ROWS, OUTPUT_BYTES, OUTPUT_SECONDS = 2_000, 256, 32 << 20, 2.
 def report(rank: Rank) -> None:
     """Send the sketches of this rank's rows of --data, if it has any. A notice where they cannot be made."""
     config = rank.config
+    if config.whole_data and not config.is_chief:
+        return  # which has the same rows
     if not config.manifest or config.spec.reference is False or config.spec.transform is not None:
         return  # with --transform, the rows are not what the model takes
     try:
@@ -38,7 +40,8 @@ def _sketches(rank: Rank, manifest: Any) -> Mapping[str, Any]:
     inputs = _inputs(manifest)
     sequences = manifest.get("sequences")
     size = max(1, rank_data.row_bytes(manifest) * (1 if sequences is None else sequences["length"]))
-    rows = _sample(rank, manifest, "train", min(SAMPLE_ROWS // rank.config.workers + 1, SAMPLE_BYTES // size))
+    _, shares = rank.config.share_of_data(rank.config.rank)
+    rows = _sample(rank, manifest, "train", min(SAMPLE_ROWS // shares + 1, SAMPLE_BYTES // size))
     points = reference.points_for(sum(len(tensor["named"]) for tensor in inputs))
     tensors = rows if isinstance(rows, dict) else {"": rows}
     sketches = [
@@ -92,7 +95,7 @@ def _sample(rank: Rank, manifest: Any, name: Any, max_rows: int) -> Any:
 
     config = rank.config
     share = rank_data.share(tf, os.path.join(config.scratch, "data"), name, manifest)
-    count = share_files.share_rows(manifest, name, config.rank)
+    count = share_files.share_rows(manifest, name, config.share_of_data(config.rank)[0])
     rows = np.unique(np.linspace(0, count - 1, min(count, max(1, max_rows))).astype(np.int64))
     element = share.element(tf.constant(rows))
     return element[0] if isinstance(element, tuple) else element

@@ -30,9 +30,9 @@ class JobConfig:
 
     credentials: of all connections. driver: (host, port) of its listener. spark: Spark's version. executor_cores: of
     each executor. manifest: of the rows that --data gave each rank, as `feed.Feed` has it, or None; cache: where they
-    may be, and are to be kept. attempt: from 1; of a rank that is started again alone, its own. resume: the checkpoints
-    that the attempt continues from. reported: {fit: history} so far, for a rank that is started again while the others
-    continue; else None.
+    may be, and are to be kept; whole_data: whether each rank has all of them. attempt: from 1; of a rank that is
+    started again alone, its own. resume: the checkpoints that the attempt continues from. reported: {fit: history} so
+    far, for a rank that is started again while the others continue; else None.
     """
 
     spec: RunSpec
@@ -42,6 +42,7 @@ class JobConfig:
     executor_cores: int
     manifest: Manifest | None = None
     cache: CacheUse | None = None
+    whole_data: bool = False
     attempt: int = 1
     resume: tuple[Position, ...] = ()
     reported: Mapping[int, History] | None = None
@@ -109,13 +110,8 @@ class JobConfig:
 
     @property
     def regroups(self) -> bool:
-        """Whether ranks may come and go while the others train on; otherwise all restart with another number.
-
-        For that each rank must have all that the others have: not so with --data, and with a sharded optimizer. What
-        compression carries over to the next step would be lost with a rank.
-        """
-        apart = self.manifest is not None or self.compression is not None or self.spec.shard_optimizer == "yes"
-        return self.spec.min_workers is not None and self.spec.strategy == "allreduce" and not (self.rule or apart)
+        """Whether ranks may come and go while the others train on; otherwise all restart with another number."""
+        return self.spec.may_regroup and (self.manifest is None or self.whole_data)
 
     @property
     def size(self) -> int:
@@ -123,6 +119,10 @@ class JobConfig:
         if self.in_ensemble or self.uses_tf_distribute:
             return 1
         return max(2, self.workers) if self.regroups else self.workers
+
+    def share_of_data(self, rank: int) -> tuple[int, int]:
+        """(number, how many there are) of the share of --data that a rank has: the only one, where each has all."""
+        return (0, 1) if self.whole_data else (rank, self.workers)
 
     @property
     def local_updates(self) -> bool:

@@ -340,7 +340,7 @@ def drawing(dataset: Dataset) -> str | None:
     """Why processes of equal seeds read other rows from a tf.data.Dataset, as far as its graph tells."""
     if dataset.options().deterministic is False:
         return _FREE_ORDER
-    for source in share.lineage(dataset):
+    for source in share.perhaps_unlike(dataset):
         for kind, is_ordered in _steps(source):
             if not is_ordered:
                 return _FREE_ORDER
@@ -361,7 +361,7 @@ def _steps(source: Dataset) -> Iterator[tuple[str, bool]]:
 
 def runs_python(dataset: Dataset) -> bool:
     """Whether a tf.data.Dataset calls functions of Python: a generator, `tf.py_function`."""
-    return any(node.op in _PYTHON_OPERATIONS for node in share.operations(share.lineage(dataset)))
+    return any(node.op in _PYTHON_OPERATIONS for node in share.operations(share.perhaps_unlike(dataset)))
 
 
 def _draws(source: Dataset) -> bool:

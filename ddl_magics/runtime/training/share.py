@@ -29,6 +29,11 @@ def mark_local(dataset: Dataset) -> Dataset:
     return dataset
 
 
+def mark_alike(dataset: Dataset) -> None:
+    """Say that all ranks read the same from a tf.data.Dataset, whatever it calls."""
+    dataset._ddl_alike = True
+
+
 def is_local(dataset: Dataset) -> bool:
     """Whether a dataset or any that it is made from was marked with `mark_local`."""
     return any(getattr(source, "_ddl_local", False) for source in lineage(dataset))
@@ -62,13 +67,18 @@ def _graphs(dataset: Dataset) -> list[Any]:
     return [wrapped.function.graph.as_graph_def() for wrapped in dataset._functions()]
 
 
-def lineage(dataset: Dataset) -> Iterator[Dataset]:
-    """A dataset and all that it is made from."""
+def perhaps_unlike(dataset: Dataset) -> Iterator[Dataset]:
+    """As `lineage`, without what is marked with `mark_alike` and what that is made from."""
+    return lineage(dataset, lambda source: not getattr(source, "_ddl_alike", False))
+
+
+def lineage(dataset: Dataset, counts: Callable[[Dataset], bool] = lambda source: True) -> Iterator[Dataset]:
+    """A dataset and all that it is made from. counts: of a dataset, False leaves it and its sources out."""
     waiting = [dataset]
     visited: set[int] = set()
     while waiting:
         source = waiting.pop()
-        if id(source) in visited:
+        if id(source) in visited or not counts(source):
             continue
         visited.add(id(source))
         yield source

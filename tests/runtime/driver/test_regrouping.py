@@ -196,3 +196,43 @@ def test_what_a_cell_trains_beside_a_fit_is_cut_for_those_who_are_there(rank_poo
     for mine, theirs in zip(ended.result, expected, strict=True):
         mine, theirs = (each["loss"] if isinstance(each, dict) else each for each in (mine, theirs))
         np.testing.assert_allclose(mine, theirs, rtol=1e-9)
+
+
+OF_DATA = """
+import keras, os, time
+keras.config.set_floatx("float64")
+class Slow(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        if not os.path.exists(HURRY):
+            time.sleep(SLEEP)
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+model.compile(keras.optimizers.Adam(0.01), "mse", metrics=["mae"])
+first = model.fit(dataset, epochs=2, validation_data=validation, verbose=0)
+fit = model.fit(dataset, epochs=12, validation_data=validation, callbacks=[Slow()])
+[first.history, fit.history, fit.epoch, ddl.all_rows(dataset).cardinality().numpy()]
+"""
+DATA = {"data": "df", "features": ["a", "b"], "label": "y", "validation": 0.2, "batch_size": 20}
+
+
+def of_data(sleep=0.0, hurry=""):
+    return OF_DATA.replace("SLEEP", str(sleep)).replace("HURRY", repr(str(hurry)))
+
+
+@pytest.mark.parametrize("of_files", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_rows_of_data_are_not_lost_with_a_worker(spark_cluster, tmp_path, of_files):
+    """Rows that Spark deals, and those of files that the workers read; worker 0 dies, and another one comes."""
+    spark = spark_cluster(2)
+    frame = spark.range(250).selectExpr("sin(id) a", "cos(2 * id) b", "sin(id) * cos(id) y")
+    if of_files:
+        frame.write.parquet(str(tmp_path / "rows"))
+    data = {**DATA, "data": str(tmp_path / "rows")} if of_files else DATA
+    one = launch.run_cell(spark, of_data(), {"df": frame}, workers=1, **data)
+    hurry = tmp_path / "hurry"
+    run = launch.start(spark, of_data(0.3, hurry), {"df": frame}, workers=2, min_workers=1, **data)
+    launch.kill_in_epoch(run, 2, 0)
+    wait_until_joined(run, hurry)
+    ended = run.finished(BOUND_SECONDS)
+    assert members(ended) == [[0, 1], [1], [1, 2]]
+    assert_as_one_process(ended, one)
+    rows = [sum(event["rows"] for event in of.of_kind("steps")) for of in (ended, one)]
+    assert rows[0] >= rows[1] > 0

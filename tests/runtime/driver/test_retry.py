@@ -197,7 +197,10 @@ def test_an_elastic_run_ends_when_it_gets_no_further(rank_pool):
     assert 3 <= attempts == len(beginnings(ended)) <= 5, beginnings(ended)
 
 
-def test_rows_of_data_are_dealt_to_the_workers_that_are_left(spark_cluster, no_growth):
+def test_rows_of_data_are_dealt_to_the_workers_that_are_left(spark_cluster, no_growth, monkeypatch):
+    """Those of which no worker has all, as they are too many."""
+    plan = importlib.import_module(launch.load_driver().__package__.rpartition(".")[0] + ".data.plan")
+    monkeypatch.setattr(plan, "WHOLE_BYTES", ROWS)
     spark = wait_for_both(spark_cluster(2))
     frame = spark.range(ROWS).selectExpr("id row", "0.0 y")
     data = {"data": "df", "features": ["row"], "label": "y", "batch_size": 16}
