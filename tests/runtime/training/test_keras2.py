@@ -67,11 +67,11 @@ def test_more_of_the_whole_batch(keras2, keras2_reference):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_full_matrix(keras2, keras2_reference, workers, dtype):
-    comparison.check(comparison.learn(keras2(workers), ALL, dtype, workers), keras2_reference)
+    comparison.check(comparison.learn(keras2(workers), ALL, dtype, workers, seconds=1000), keras2_reference)
 
 
 @pytest.mark.slow
