@@ -1,4 +1,8 @@
-"""The Spark jobs of an attempt: one of all ranks, and one more for each rank that is started again alone."""
+"""The Spark jobs of an attempt: one of all ranks, and one more for each rank that is started again alone.
+
+Where each rank gets all rows of --data, each has a job of its own. Those rows come out of a shuffle, and of a job that
+misses a part of it, which a lost executor had, Spark starts all tasks again and ends those that run.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ REPLACE_SECONDS = 10.0
 class RankJobs:
     """Jobs in the job group `group`, whose partitions are the ranks.
 
-    rows: of --data, a partition for each rank. broadcast_payload: what `task.make_task` takes.
+    rows: of --data. broadcast_payload: what `task.make_task` takes.
     """
 
     def __init__(
@@ -61,14 +65,17 @@ class RankJobs:
         rank: int | None = None,
         before: Callable[[], None] | None = None,
     ) -> None:
-        """Start a job. config: what its ranks are sent. rank: which is to run alone, or None for all.
+        """Start a job, or several. config: what its ranks are sent. rank: which is to run alone, or None for all.
 
         before(): called in the job's thread before it starts. on_end(error): called there when it has ended, with
         Spark's error in one line or None.
         """
-        thread = threading.Thread(target=self._run, args=(config, on_end, rank, before), daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        ranks = range(config.workers) if rank is None and config.whole_data else [rank]
+        for number in ranks:
+            thread = threading.Thread(target=self._run, args=(config, on_end, number, before), daemon=True)
+            self._threads.append(thread)
+        for thread in self._threads[-len(ranks) :]:
+            thread.start()
 
     def _run(
         self,
@@ -86,7 +93,7 @@ class RankJobs:
             if rank is None:
                 rdd = self._rows.partitions()
             elif config.regroups:  # it may be none of those at the beginning
-                rdd, only_rank, number = self._rows.partition_of_newcomer(), None, rank
+                rdd, only_rank, number = self._rows.partition_of_one(), None, rank
             else:
                 rdd, config = self._rows.dealt_again(config)
             rank_task = task.make_task(self._broadcast_payload, config.to_json(), package.NAME, only_rank, number)

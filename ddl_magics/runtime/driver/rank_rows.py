@@ -17,7 +17,6 @@ from ..run_spec import RunSpec
 from ..wording import counted
 from . import data_progress
 from .journal import Journal
-from .rank_jobs import best_effort
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -99,16 +98,15 @@ class RankRows:
 
     def partitions(self) -> RDD[Any]:
         """An RDD with a partition for each rank, with its rows."""
-        if self._feed is None:
-            return self._sc.parallelize(range(self._workers), self._workers)
-        rdd: RDD[Any] = self._feed.rdd
-        return self._sc.union([rdd] * self._workers) if self._is_whole else rdd
+        return self._of_ranks(self._workers)
 
-    def partition_of_newcomer(self) -> RDD[Any]:
-        """An RDD with the only partition of a rank that joins others: with all rows, or with none."""
+    def partition_of_one(self) -> RDD[Any]:
+        """An RDD with the only partition of one of the ranks that come and go: with all rows, or with none."""
+        return self._of_ranks(1)
+
+    def _of_ranks(self, count: int) -> RDD[Any]:
         if self._feed is None:
-            return self._sc.parallelize([0], 1)
-        assert self._feed.is_whole
+            return self._sc.parallelize(range(count), count)
         rdd: RDD[Any] = self._feed.rdd
         return rdd
 
@@ -146,4 +144,5 @@ class RankRows:
 
     def close(self) -> None:
         for feed in self._feeds:
-            best_effort(feed.close)
+            with contextlib.suppress(Exception):  # the user has stopped Spark: Py4J raises many kinds
+                feed.close()

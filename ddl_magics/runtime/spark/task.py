@@ -19,7 +19,7 @@ def make_task(
 
     broadcast_payload: a broadcast of {"runtime": zip, "names": bytes, "files": zip or nothing}. job:
     `JobConfig.to_json`. package: the runtime's name in the zip. only_rank: the one that is to run; the tasks of others
-    end at once. as_rank: the number of the rank that the first task runs, where there are no rows.
+    end at once. as_rank: the number of the rank that the first task runs.
     """
 
     def task(rank: int, blobs: Iterable[bytes]) -> Iterator[Any]:
