@@ -50,8 +50,9 @@ class Feed:
     """Data that is ready for the ranks.
 
     Attributes:
-        rdd: of n partitions; partition k yields the blobs of rank k, for `share_files.store`, and may be read again by
-            a later attempt. If `cache` is set, the partitions of ranks that are not `dealt` are empty.
+        rdd: of n partitions, or one if `is_whole`; partition k yields the blobs of rank k, for `share_files.store`, and
+            may be read again by a later attempt. If `cache` is set, the partitions of ranks that are not `dealt` are
+            empty.
         manifest: JSON-able, for `rank_data.datasets` on every rank.
         inputs: how other rows become the same tensors.
         notices: hints for the user, a line each.

@@ -109,10 +109,17 @@ def local_folders(environment: Mapping[str, str]) -> List[str]:
     return [folder for folder in of_spark if os.access(folder, os.W_OK)] + [tempfile.gettempdir()]
 
 
-def make_folder(manifest: Manifest, rank: int, environment: Mapping[str, str], cache: CacheUse | None = None) -> str:
+def make_folder(
+    manifest: Manifest,
+    rank: int,
+    environment: Mapping[str, str],
+    cache: CacheUse | None = None,
+    number: int | None = None,
+) -> str:
     """A folder of this process for the rank's rows, on the first disk with room. Raises `NoRoom`.
 
     The disks of Spark are taken in turn by the ranks of a host. cache: its folder comes first, and it makes room.
+    number: of the rank, where each has the rows of rank 0, which are all.
     """
     floatx = floatx_of(manifest, environment)
     needed_bytes = sum(
@@ -123,7 +130,7 @@ def make_folder(manifest: Manifest, rank: int, environment: Mapping[str, str], c
     if manifest.get("sequences") is not None:
         needed_bytes += 8 * sum(share_rows(manifest, name, rank) for name in SETS)
     *of_spark, temporary = local_folders(environment)
-    start = rank % len(of_spark) if of_spark else 0
+    start = (rank if number is None else number) % len(of_spark) if of_spark else 0
     folders = _of_option(cache) + of_spark[start:] + of_spark[:start] + [temporary]
     for folder in folders:
         if needed_bytes + SPARE_BYTES <= shutil.disk_usage(folder).free:
@@ -135,7 +142,10 @@ def make_folder(manifest: Manifest, rank: int, environment: Mapping[str, str], c
         free[folder] = shutil.disk_usage(folder).free
         if needed_bytes + SPARE_BYTES <= free[folder]:
             return scratch.make("data-%d" % rank, folder)
-    raise NoRoom(_no_room(manifest, needed_bytes, free))
+    advice = "use more workers than %d" % manifest["size"]
+    if number is not None:
+        advice = "use --workers N instead of MIN..MAX, of which each has all rows"
+    raise NoRoom(_no_room(manifest, needed_bytes, free, advice))
 
 
 def _of_option(cache: CacheUse | None) -> List[str]:
@@ -148,15 +158,15 @@ def _of_option(cache: CacheUse | None) -> List[str]:
     return [folder] if os.access(folder, os.W_OK | os.X_OK) else []
 
 
-def _no_room(manifest: Manifest, needed_bytes: int, free: Mapping[str, int]) -> str:
+def _no_room(manifest: Manifest, needed_bytes: int, free: Mapping[str, int], advice: str) -> str:
     return (
         "--data %s: this worker's share needs %s of disk, and there are %s: make room, have spark.local.dir name a "
-        "larger disk, or use more workers than %d"
+        "larger disk, or %s"
         % (
             manifest["data"],
             in_bytes(needed_bytes),
             ", ".join("%s free in %s" % (in_bytes(free_bytes), folder) for folder, free_bytes in free.items()),
-            manifest["size"],
+            advice,
         )
     )
 

@@ -109,7 +109,9 @@ class _Share:
                 self.problem = Failure(rank, socket.gethostname(), UNCACHED, message)
                 return
         try:
-            data_folder = cached_folder or share_files.make_folder(job.manifest, number, os.environ, job.cache)
+            data_folder = cached_folder or share_files.make_folder(
+                job.manifest, number, os.environ, job.cache, rank if job.whole_data else None
+            )
             cleanup.callback(scratch.remove, data_folder)
             if cached_folder is None and not job.manifest["files"]:  # which the rank reads itself
                 share_files.store(blobs, data_folder, job.manifest, number)
