@@ -25,7 +25,7 @@ OUTPUT_ROWS, BATCH_ROWS, OUTPUT_BYTES, OUTPUT_SECONDS = 2_000, 256, 32 << 20, 2.
 def report(rank: Rank) -> None:
     """Send the sketches of this rank's rows of --data, if it has any. A notice where they cannot be made."""
     config = rank.config
-    if config.whole_data and not config.is_chief:
+    if config.whole_data and not rank.peers.is_chief:
         return  # which has the same rows
     if not config.manifest or config.spec.reference is False or config.spec.transform is not None:
         return  # with --transform, the rows are not what the model takes
@@ -51,7 +51,7 @@ def _sketches(rank: Rank, manifest: Any) -> Mapping[str, Any]:
     ]
     outputs: List[Tensor] = []
     predicted: List[reference.Sketch] = []
-    if rank.config.is_chief and rank.models and rank.training is not None:
+    if rank.peers.is_chief and rank.models and rank.training is not None:
         held_out = bool(manifest["validation_rows"])
         max_rows = max(1, min(OUTPUT_ROWS, OUTPUT_BYTES // size))
         rows = _sample(rank, manifest, "validation" if held_out else "train", max_rows)
