@@ -12,7 +12,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Sequence, Tuple
 
-from ..data import file_share, rank_data, share_files, transform
+from ..data import file_share, rank_data, reader, share_files, transform
 from ..data.all_rows import AllRows
 from ..files import names as file_names
 from ..files import written
@@ -179,8 +179,9 @@ def _datasets(rank: Rank) -> dict[str, Dataset]:
     batch = config.spec.batch_size
     if cluster is not None and batch:  # the global one, which its strategy would not cut
         batch = max(1, batch // config.workers)
+    rank.data_epochs = reader.Epochs()
     dataset, validation = rank_data.datasets(
-        folder, config.manifest, number, count, batch, config.seed, config.reduces_gradients
+        folder, config.manifest, number, count, batch, config.seed, config.reduces_gradients, rank.data_epochs
     )
     return {"dataset": dataset} if validation is None else {"dataset": dataset, "validation": validation}
 

@@ -64,7 +64,14 @@ def element_bytes(manifest: Manifest) -> int:
 
 
 def datasets(
-    folder: str, manifest: Manifest, rank: int, size: int, batch_size: int | None, seed: int, global_batch: bool
+    folder: str,
+    manifest: Manifest,
+    rank: int,
+    size: int,
+    batch_size: int | None,
+    seed: int,
+    global_batch: bool,
+    epochs: reader.Epochs | None = None,
 ) -> tuple[Dataset, Dataset | None]:
     """(dataset, validation or None): tf.data of batches (features, label), (features, label, weight), or features.
 
@@ -72,6 +79,7 @@ def datasets(
         folder: as `share_files.store` wrote it.
         manifest: `feed.Feed.manifest`.
         batch_size: in rows, of the global batch or of the worker's own; None for the default.
+        epochs: counts those of `dataset`.
 
     Raises:
         ValueError: the data was dealt to another `size`.
@@ -92,9 +100,8 @@ def datasets(
     seed = int(seed) % (1 << 64)
     steps = edges(manifest["rows"], rank, size, batch, global_batch)
     train_share = share(tf, folder, "train", manifest)
-    train = reader.shuffled(
-        tf, train_share, steps, RowOrder(manifest["rows"], rank, size, element_bytes(manifest), seed)
-    )
+    order = RowOrder(manifest["rows"], rank, size, element_bytes(manifest), seed)
+    train = reader.shuffled(tf, train_share, steps, order, epochs or reader.Epochs())
     if not manifest["validation_rows"]:
         return train, None
     if manifest["validation_whole"]:

@@ -286,9 +286,22 @@ def in_order(
     return _finish(tf, groups, groups.of_window(0, tf.range if order is None else ordered), len(steps) - 1)
 
 
-def shuffled(tf: TensorFlow, share: StoredShare, steps: npt.NDArray[np.int64], order: RowOrder) -> Dataset:
+class Epochs:
+    """Numbers the iterations of a shuffled share, each of which has an order of its own. next: of the next one."""
+
+    def __init__(self) -> None:
+        self.next = 0
+
+    def begin(self) -> int:
+        self.next += 1
+        return self.next - 1
+
+
+def shuffled(
+    tf: TensorFlow, share: StoredShare, steps: npt.NDArray[np.int64], order: RowOrder, epochs: Epochs
+) -> Dataset:
     """The share's rows, in each iteration in the next epoch's order. steps: as `rank_data.edges` returns them."""
-    iterations, reader = itertools.count(), _Reader(share, steps, order)
+    reader = _Reader(share, steps, order)
     groups = _Groups(tf, share, steps, reader.step_edges)
 
     def part_of_epoch(epoch: Element, window: Element) -> Dataset:
@@ -300,7 +313,7 @@ def shuffled(tf: TensorFlow, share: StoredShare, steps: npt.NDArray[np.int64], o
         return tf.data.Dataset.range(reader.windows).flat_map(_as_is(tf, functools.partial(part_of_epoch, epoch)))
 
     def epoch(start: Element) -> Element:
-        return tf.numpy_function(lambda _: np.int64(next(iterations)), [start], tf.int64)
+        return tf.numpy_function(lambda _: np.int64(epochs.begin()), [start], tf.int64)
 
     epoch_number = tf.data.Dataset.from_tensors(np.int64(0)).map(_as_is(tf, epoch))
     return _finish(tf, groups, epoch_number.flat_map(_as_is(tf, windows)), len(steps) - 1)

@@ -77,6 +77,7 @@ class Attempt:
         self._group = Group(number)
         self._epochs: dict[tuple[int, int], int] = {}  # (fit, epoch) -> the rank that has reported it
         self._failed_to_join = 0  # ranks, in a row
+        self._just_joined: set[int] = set()  # which have not made a step with the others yet
         self._regroups = False  # what trains now can go on without one of its ranks
         self._changed = threading.Condition()
         self._channels: dict[int, wire.Channel] = {}
@@ -280,7 +281,7 @@ class Attempt:
                 self._start_another(rank)
         for rank in set(members) - before:
             record.departed.discard(rank)
-            self._failed_to_join = 0
+            self._just_joined.add(rank)
             text = "rank %d on %s has joined; running on %s" % (rank, self._hosts[rank], number)
             self._journal.enter_from((events.RUNNING,), events.RUNNING, text)
         self._report_group()
@@ -485,6 +486,9 @@ class Attempt:
             return self._context.rows.note_reading(event)
         if isinstance(event, (events.Steps, events.Epoch, events.FitEnd)):
             self._record.trained = True
+        if isinstance(event, events.Steps) and rank in self._just_joined:
+            self._just_joined.discard(rank)
+            self._failed_to_join = 0
         if isinstance(event, events.Fit):
             self._regroups = event.regroups
         if self._is_told(event):

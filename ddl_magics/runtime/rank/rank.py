@@ -20,6 +20,7 @@ from .stop import Stop
 
 if TYPE_CHECKING:
     from ..data.file_share import Reading
+    from ..data.reader import Epochs
     from ..parameter_server.client import ParameterClient
 
 
@@ -67,8 +68,8 @@ class Rank:
 
     server: the client of the parameter servers, and cluster: TensorFlow's own, where the strategy has one, once
     connected. models: every Keras model trained, in order of its first fit. at_cell_end: what is called when the cell
-    has ended. reading: of the files of --data, where another process reads them. training: the hooks of Keras, once
-    installed; None with TensorFlow's own strategies.
+    has ended. reading: of the files of --data, where another process reads them; data_epochs: of its `dataset`.
+    training: the hooks of Keras, once installed; None with TensorFlow's own strategies.
     """
 
     def __init__(self, config: RankConfig, channel: wire.Channel, files: WorkingFolder | None = None) -> None:
@@ -84,6 +85,7 @@ class Rank:
         self.files = files or WorkingFolder(config.scratch, config.spec.folder, config.is_chief)
         self.files.paths.is_chief = lambda: self.peers.is_chief
         self.reading: Reading | None = None
+        self.data_epochs: Epochs | None = None
         self.server: ParameterClient[Any] | None = None
         self.cluster: StrategyCluster | None = None
         self.models: list[Model] = []

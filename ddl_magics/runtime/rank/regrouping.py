@@ -120,14 +120,22 @@ class Regrouping:
         assert lost is not None
         raise lost
 
+    def leave(self, peers: Peers) -> None:
+        """Train with the others no more, as a rank that has been taken in and finds them in another fit."""
+        peers.collective.close(REGROUPS)
+        self._ask(welcomes=False)
+
+    def _ask(self, welcomes: bool) -> None:
+        joins = None if self.has_joined else self.joins_in
+        self._channel.send_json(messages.REGROUP, {"joins": joins, "welcomes": welcomes})
+
     def _meet(self, welcomes: bool) -> Collective:
         """The collective of the next group, once all of its ranks are there."""
         from ..collectives import rendezvous
         from ..collectives.peer_listener import PeerListener
 
         config = self._config
-        joins = None if self.has_joined else self.joins_in
-        self._channel.send_json(messages.REGROUP, {"joins": joins, "welcomes": welcomes})
+        self._ask(welcomes)
         listener: PeerListener | None = None
         group = -1
         while True:

@@ -53,8 +53,12 @@ _NO_BEST_FILE = (
     "from here on it gets the best epoch of this attempt alone"
 )
 
-#: A rank that comes when the others have begun another fit waits so long until it asks again.
-JOIN_SECONDS = 0.5
+#: A rank that comes when the others have begun another fit asks again after so long, each time after twice as long, as
+#: its question interrupts them; and gives up when it would wait longer than that.
+JOIN_SECONDS, MOST_JOIN_SECONDS = 0.5, 60.0
+_NO_CHECKPOINT = (
+    "the others are in fit %d, and no checkpoint tells how fit %d has ended: the driver gets none of more than 2 GB"
+)
 
 #: What is known of a checkpoint beside its arrays, as JSON: the fields of its `Position`, and "steps" of an epoch,
 #: "history", "callbacks", "model" (its name), "rates" (the learning rate that the fit began with, and that of now).
@@ -88,15 +92,32 @@ class Checkpoints:
         rejoins = self._config.reported is not None
         if rejoins and not metadata.get("complete"):
             metadata = self._as_reported(metadata, first_epoch)
+        self._align_data(metadata.get("data_epochs"))
         fit = FitCheckpoints(self, CallbackStates(users), metadata, arrays, first_epoch, arguments)
         if metadata:
             arguments["initial_epoch"] = arguments.get("epochs", 1) if fit.skipped else metadata["epoch"]
         return fit
 
+    def _align_data(self, data_epochs: Sequence[int] | None) -> None:
+        """Have all ranks read the same order of `dataset` next, whatever each has read by itself.
+
+        data_epochs: of the ranks that this one has joined: the numbers of its iterations with which the fit began, and
+        the epoch in progress.
+        """
+        epochs, peers = self.rank.data_epochs, self.rank.peers
+        if epochs is None or not self._config.whole_data:
+            return
+        if data_epochs is not None:
+            epochs.next = data_epochs[0]
+        elif peers.ring is not None:
+            number = np.array([epochs.next], np.int64)
+            peers.collective.broadcast(number, peers.announcement(announcement.WEIGHTS))
+            epochs.next = int(number[0])
+
     def _join(self, regrouping: Regrouping) -> tuple[Metadata, Arrays]:
         """Wait until the others take this rank into the fit. Where they are, or how the fit has ended."""
         peers, progress = self.rank.peers, self.rank.progress
-        regrouping.joins_in = progress.fit
+        regrouping.joins_in, pause = progress.fit, JOIN_SECONDS
         while True:
             try:
                 regrouping.regroup(peers)
@@ -109,7 +130,11 @@ class Checkpoints:
                 return self._load(self._positions[progress.fit])
             if metadata["fit"] == progress.fit:
                 break
-            time.sleep(JOIN_SECONDS)  # its checkpoint is on the way to the driver
+            if pause > MOST_JOIN_SECONDS:
+                regrouping.leave(peers)
+                raise RuntimeError(_NO_CHECKPOINT % (metadata["fit"] + 1, progress.fit + 1))
+            time.sleep(pause)  # its checkpoint is on the way to the driver
+            pause *= 2
         regrouping.has_joined, regrouping.has_newcomers = True, False
         regrouping.count, progress.exchanges = metadata["count"], metadata["exchanges"]
         return metadata, arrays
@@ -180,6 +205,9 @@ class FitCheckpoints:
         self._first_rate: float | None = None
         self._held_rate: float | None = None  # of the epoch in which it continues
         self._due_at = time.monotonic()
+        number = 0 if of_rank.rank.data_epochs is None else of_rank.rank.data_epochs.next
+        self._epochs_begin_anew = False
+        self._data_epochs = [number, number]  # of `dataset`: when the fit begins, and the epoch in progress
         self.repeated: repeated_steps.RepeatedSteps | None = None
         self.before = _Before(self)
         self.after = _After(self, self._checked_every())
@@ -241,7 +269,9 @@ class FitCheckpoints:
         if not self._rejoins:  # also in a fit that is over: the next one may go on with its data
             epochs = self._metadata["epoch"] - self._first_epoch
             steps, step = self._metadata["steps"], self._metadata["step"]
-            self._access.fast_forward(self._first_epoch, max(0, epochs), steps, step, self._arguments)
+            self._epochs_begin_anew = self._access.fast_forward(
+                self._first_epoch, max(0, epochs), steps, step, self._arguments, over=self.skipped
+            )
 
     def _restore_rate(self, model: Model) -> None:
         """The rate as it was, which callbacks may have changed; but the cell's, if that is another one than before."""
@@ -265,6 +295,14 @@ class FitCheckpoints:
         self._callbacks.put_back()
         if self._held_rate is not None:
             inner_optimizer(model.optimizer).learning_rate = self._held_rate
+        data_epochs, of_others = self._rank.data_epochs, self._metadata.get("data_epochs")
+        if data_epochs is not None and of_others is not None and self._epochs_begin_anew:
+            data_epochs.next = of_others[1]  # callbacks may have read it, too
+
+    def begin_epoch(self) -> None:
+        """Note with which iteration of `dataset` the epoch begins."""
+        if self._rank.data_epochs is not None:
+            self._data_epochs[1] = self._rank.data_epochs.next
 
     def join(self, model: Model, epoch: int) -> None:
         """The parameter server says which `epoch` the others are in. The chief also reports those before it."""
@@ -352,7 +390,8 @@ class FitCheckpoints:
         assert regrouping is not None
         position = Position(progress.fit, progress.epoch, progress.step, False)
         metadata, arrays = self.state(model, position, {_METRICS + str(i): array for i, array in enumerate(counted)})
-        return {**metadata, "count": regrouping.count, "exchanges": progress.exchanges}, arrays
+        metadata.update(count=regrouping.count, exchanges=progress.exchanges, data_epochs=self._data_epochs)
+        return metadata, arrays
 
     def state(self, model: Model, position: Position, metrics: Arrays) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """(What is known, {name: array}) of the fit at a position. metrics: their states, within an epoch."""
@@ -385,6 +424,7 @@ class _Before(keras.callbacks.Callback):
             self._fit.restore_again(self.model)
             self._fit.restore_metrics(self.model)
         self._begins = False
+        self._fit.begin_epoch()
 
 
 class _After(keras.callbacks.Callback):

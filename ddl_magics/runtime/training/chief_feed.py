@@ -48,7 +48,6 @@ _BOUNDS = (
 )
 
 _LENGTH = struct.Struct("=Q")
-_PYTHON_OPERATIONS = {"PyFunc", "EagerPyFunc", "PyFuncStateless"}
 _DRAWING_OPERATIONS = ("Rng", "StatefulUniform", "StatefulStandardNormal", "StatefulTruncatedNormal", "Assign")
 
 
@@ -361,12 +360,12 @@ def _steps(source: Dataset) -> Iterator[tuple[str, bool]]:
 
 def runs_python(dataset: Dataset) -> bool:
     """Whether a tf.data.Dataset calls functions of Python: a generator, `tf.py_function`."""
-    return any(node.op in _PYTHON_OPERATIONS for node in share.operations(share.perhaps_unlike(dataset)))
+    return any(node.op in share.PYTHON_OPERATIONS for node in share.operations(share.perhaps_unlike(dataset)))
 
 
 def _draws(source: Dataset) -> bool:
     return any(
-        "seed2" in node.attr or node.op in _PYTHON_OPERATIONS or node.op.startswith(_DRAWING_OPERATIONS)
+        "seed2" in node.attr or node.op in share.PYTHON_OPERATIONS or node.op.startswith(_DRAWING_OPERATIONS)
         for node in share.operations([source])
     )
 

@@ -241,6 +241,7 @@ class Keras2Hooks(KerasHooks):
         self._train_data._initial_epoch = epoch
 
     def fast_forward(
-        self, first_epoch: int, epochs: int, steps: int | None, step: int, arguments: Mapping[str, Any]
-    ) -> None:
+        self, first_epoch: int, epochs: int, steps: int | None, step: int, arguments: Mapping[str, Any], over: bool
+    ) -> bool:
         self._epochs_ago = epochs
+        return True

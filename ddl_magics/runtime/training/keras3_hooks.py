@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import types
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
@@ -294,15 +295,18 @@ class Keras3Hooks(KerasHooks):
         model._initial_epoch = epoch
 
     def fast_forward(
-        self, first_epoch: int, epochs: int, steps: int | None, step: int, arguments: Mapping[str, Any]
-    ) -> None:
+        self, first_epoch: int, epochs: int, steps: int | None, step: int, arguments: Mapping[str, Any], over: bool
+    ) -> bool:
         """A new order of the rows is drawn when an epoch's first batch is read; the others are left unread.
 
         It is drawn by a shuffle, which the data of the validation may have in common with that of the training. Data
-        that continues from epoch to epoch, as with steps_per_epoch, is all read.
+        that continues from epoch to epoch, as with steps_per_epoch, is all read. Of a fit that is over, only the order
+        of a dataset goes on with the next one.
         """
         data, validation = self._train_data, _Validation(arguments)
-        continues = data.steps_per_epoch or data.continues
+        continues = bool(data.steps_per_epoch or (data.continues and not over))
+        if over and (isinstance(arguments["x"], types.GeneratorType) or (continues and not _reorders(arguments["x"]))):
+            return not continues
         for epoch in range(first_epoch, first_epoch + epochs):
             with data.catch_stop_iteration():
                 for step_number, *_, batches in data._enumerate_iterator():
@@ -314,11 +318,17 @@ class Keras3Hooks(KerasHooks):
                 data._num_batches = data._num_batches or steps
             validation.begin(epoch)
         data.skipped_steps = step
+        return not continues
 
     @staticmethod
     def read(batches: Any, count: int) -> None:
         for _ in range(count):
             next(batches)
+
+
+def _reorders(data: Any) -> bool:
+    """Whether each iteration of what a fit trains on may have another order."""
+    return not isinstance(data, tf.data.Dataset) or share.reorders(data)
 
 
 class _Validation:

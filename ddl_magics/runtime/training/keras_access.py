@@ -91,9 +91,12 @@ class KerasAccess(abc.ABC):
 
     @abc.abstractmethod
     def fast_forward(
-        self, first_epoch: int, epochs: int, steps: int | None, step: int, arguments: Mapping[str, Any]
-    ) -> None:
+        self, first_epoch: int, epochs: int, steps: int | None, step: int, arguments: Mapping[str, Any], over: bool
+    ) -> bool:
         """Have the data of the fit in progress continue as after so many epochs of `steps`, at number `step`.
+
+        over: The fit trains no more: what counts is the data that a later one goes on with. Returns whether each epoch
+        of it is a new iteration of the dataset.
 
         first_epoch: of the fit; arguments: of its call, by name.
         """

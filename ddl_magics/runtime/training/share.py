@@ -16,6 +16,9 @@ from ..keras_types import Batch, Dataset, Tensor
 #: (elements of a dataset, a rank's position, the number of ranks) -> its `Share`.
 Cutter = Callable[[Tuple[Any, ...], Any, Any], Share]
 
+#: That call functions of Python.
+PYTHON_OPERATIONS = {"PyFunc", "EagerPyFunc", "PyFuncStateless"}
+
 NOT_ROWS = (
     "the parts of a batch have %s rows, so that workers cannot cut it along its first axis: wrap the dataset in "
     "ddl.local(...) if each worker is to train on all of it or on a share of its own, or use --strategy ps, whose "
@@ -47,6 +50,12 @@ def is_random(dataset: Dataset) -> bool:
     """
     sources = (source for source in lineage(dataset) if not getattr(source, "_ddl_is_seeded", False))
     return any("seed2" in node.attr for node in operations(sources))
+
+
+def reorders(dataset: Dataset) -> bool:
+    """Whether each iteration of a tf.data.Dataset may have another order: it shuffles, or calls functions of Python."""
+    kinds = [type(source).__name__ for source in lineage(dataset)] + [node.op for node in operations(lineage(dataset))]
+    return any("Shuffle" in kind or kind in PYTHON_OPERATIONS for kind in kinds)
 
 
 def operations(datasets: Iterable[Dataset]) -> list[Any]:
