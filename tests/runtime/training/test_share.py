@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ddl_magics.runtime.gradients import batch as batches
-from ddl_magics.runtime.training import share, single_batch
+from ddl_magics.runtime.training import chief_feed, share, single_batch
 
 tf = pytest.importorskip("tensorflow")
 
@@ -172,3 +172,22 @@ def test_own_shares_are_recognised_through_transformations():
     assert share.is_local(marked.map(lambda x, y: (x, y)).prefetch(1))
     assert share.is_local(tf.data.Dataset.zip((marked, dataset())))
     assert not share.is_local(dataset().map(lambda x, y: (x, y)))
+
+
+def calls_python(made):
+    return made.map(lambda row: tf.numpy_function(np.negative, [row], row.dtype))
+
+
+def test_iterations_may_have_orders_of_their_own():
+    numbers = tf.data.Dataset.range(8)
+    assert not share.reorders(numbers.batch(2).map(tf.identity))
+    assert share.reorders(numbers.shuffle(8).batch(2)) and share.reorders(calls_python(numbers).batch(2))
+
+
+def test_what_all_ranks_read_alike_is_left_out():
+    """And what is made of it is not."""
+    alike = calls_python(tf.data.Dataset.range(8))
+    assert chief_feed.runs_python(alike)
+    share.mark_alike(alike)
+    assert not chief_feed.runs_python(alike.batch(2)) and chief_feed.runs_python(calls_python(alike))
+    assert share.reorders(alike)
