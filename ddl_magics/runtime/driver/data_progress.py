@@ -59,14 +59,14 @@ def _watch(
 
 
 def stages_of(sc: SparkContext, group: str, last_stage: bool = True) -> list[int]:
-    """The stages of the jobs of a group. last_stage: as of `watch`."""
+    """The stages of the jobs of a group, each once where jobs share it. last_stage: as of `watch`."""
     tracker = sc.statusTracker()
-    stages: list[int] = []
+    stages: dict[int, None] = {}
     for job in tracker.getJobIdsForGroup(group):
         info = tracker.getJobInfo(job)
         of_job = sorted(info.stageIds) if info is not None else []
-        stages += of_job if last_stage else of_job[:-1]
-    return stages
+        stages.update(dict.fromkeys(of_job if last_stage else of_job[:-1]))
+    return list(stages)
 
 
 def _tasks(sc: SparkContext, stages: Sequence[int]) -> tuple[int, int]:
