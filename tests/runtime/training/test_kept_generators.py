@@ -2,6 +2,8 @@
 
 import itertools
 
+import pytest
+
 from ddl_magics.runtime.training.kept_generators import KeptGenerators
 
 
@@ -25,6 +27,26 @@ def test_what_was_read_ahead_is_read_again():
     again, goes_on, _ = fit(kept, arguments, 5, [0])
     assert (again, goes_on) == ([7, 8, 9, 10, 11], True)
     assert next(given["x"], None) is None, "the reader of a fit that has ended"
+
+
+@pytest.mark.parametrize("rank", range(3))
+def test_batches_that_other_ranks_train_on_are_used(rank):
+    """Of three, each of which reads ahead as it pleases: after two epochs of five batches, the next is number 10."""
+    kept, numbers = KeptGenerators(), (number for number in itertools.count())
+    for fits, ahead in enumerate((0, 7)):
+        arguments = {"x": numbers, "steps_per_epoch": 5}
+        used, _ = kept.pass_on(arguments, 3)
+        own = itertools.islice(arguments["x"], rank, None, 3)
+        for epoch in range(2):
+            used.on_epoch_begin(epoch)
+            for batch in range(len(range(rank, 5, 3))):
+                next(own)
+                used.on_train_batch_end(batch)
+            used.on_epoch_end(epoch)
+        list(itertools.islice(arguments["x"], ahead))
+        given = {"x": numbers}
+        kept.pass_on(given)
+        assert next(given["x"]) == 10 * (fits + 1)
 
 
 def test_validation_data_are_kept_too_and_other_arguments_as_they_are():
