@@ -113,8 +113,7 @@ class Keras3Hooks(KerasHooks):
 
     def _shorten(self, iterator: Any) -> None:
         """Have an epoch end with this rank's share of its batches."""
-        config = self.config
-        iterator.steps_per_epoch = share.shard_steps(iterator.steps_per_epoch, config.rank, config.size)
+        iterator.steps_per_epoch = self.call_data.shard_steps(iterator.steps_per_epoch)
         iterator._num_batches = batches = self.call_data.shard_steps(iterator.data_adapter.num_batches)
         reset = iterator.reset
 
