@@ -39,6 +39,7 @@ class RingSync(keras.callbacks.Callback):
         self._windows = 0  # of the epoch, that are over: with steps_per_execution, not every batch is seen
 
     def on_train_begin(self, logs: Any = None) -> None:
+        learning_rate.count_steps_of_all(self.model.optimizer, self._rank.config.size)
         if self._rule is not None:
             learning_rate.follow(self._rank, self._rule, self.model)
         if self.model.built:

@@ -45,6 +45,21 @@ else:
 for make in makers:
     check(lambda: make(0.05), lambda: make(0.1))
 
+# Two workers: the second step of one is the third of all, at half of the rate.
+kinds = [given.SGD, given.legacy.SGD] if KERAS2 else [given.SGD]
+for kind in kinds:
+    for compiled in (True, False):
+        schedule = given.schedules.PolynomialDecay(0.1, 4, 0.0)
+        model = keras.Sequential([keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
+        model.compile(kind(schedule), "mse", run_eagerly=not compiled, jit_compile=False)
+        model.build((None, 1))
+        learning_rate.count_steps_of_all(model.optimizer, 2)
+        for expected in (0.1, 0.1 + 0.05 * 0.8):  # the gradient of (w - 1)^2 is 2 w - 2
+            model.fit(np.ones((2, 1)), np.ones((2, 1)), batch_size=2, epochs=1, verbose=0)
+            np.testing.assert_allclose(model.get_weights()[0][0, 0], 2 * expected, rtol=1e-5)
+        config = model.optimizer.get_config()["learning_rate"]
+        assert config["class_name"] == "PolynomialDecay", config
+
 optimizer = given.SGD(0.5)
 learning_rate.scale(optimizer, 2.0)
 optimizer.learning_rate = 0.25
