@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from support.paths import environment
 
+from ddl_magics.runtime.data.reader import Epochs
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.training.training_state import CallbackStates
 
@@ -138,23 +139,27 @@ def test_a_rank_that_joins_before_the_first_step_has_the_epoch_begun_once():
 
     config = SimpleNamespace(spec=RunSpec(), reported=None, attempt=1, reduces_gradients=True)
     peers = SimpleNamespace(is_chief=False)
-    rank = SimpleNamespace(config=config, peers=peers, reporter=None, progress=SimpleNamespace(fit=0))
+    epochs, progress = Epochs(), SimpleNamespace(fit=0)
+    rank = SimpleNamespace(config=config, peers=peers, reporter=None, progress=progress, data_epochs=epochs)
     none = lambda *_: []  # noqa: E731
-    access = SimpleNamespace(build_all=none, fast_forward=none, weights=none, optimizer_variables=none, seeds=none)
+    access = SimpleNamespace(build_all=none, weights=none, optimizer_variables=none, seeds=none)
+    access.fast_forward = lambda *_, over: not over
     of_rank = SimpleNamespace(rank=rank, access=access, metric_sums=None, sender=None)
     counts, model = Counts(), SimpleNamespace(optimizer=SimpleNamespace(learning_rate=0.1))
     about = {"class": "Counts", "attributes": {"epochs": 3}}
     position = {"fit": 0, "epoch": 2, "step": 0, "complete": False, "steps": 6, "count": 12}
-    metadata = {**position, "callbacks": [about], "model": "m", "rates": [0.1, 0.08]}
+    metadata = {**position, "callbacks": [about], "model": "m", "rates": [0.1, 0.08], "data_epochs": [4, 7]}
     states = CallbackStates([counts])
     fit = FitCheckpoints(of_rank, states, metadata, {"callbacks/1/x": np.zeros(1)}, 0, {})
     fit.before.set_model(model)
     fit.before.on_train_begin()
-    for epoch, expected in ((2, (3, 0.08)), (3, (4, 0.04))):
+    for epoch, expected in ((2, (3, 0.08, 7)), (3, (4, 0.04, 9))):
         counts.epochs += 1  # as in its `on_epoch_begin`
         model.optimizer.learning_rate *= 0.5
+        epochs.begin()  # it reads `dataset`, too
         fit.before.on_epoch_begin(epoch)
-        assert (counts.epochs, model.optimizer.learning_rate) == expected
+        assert (counts.epochs, model.optimizer.learning_rate, epochs.next) == expected
+        epochs.begin()  # the epoch
 
 
 class Best:
