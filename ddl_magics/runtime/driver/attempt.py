@@ -563,11 +563,15 @@ class Attempt:
         waiting: Mapping[int, wire.Channel],
         addresses: Sequence[wire.Address | None],
     ) -> None:
-        """Tell the ranks that wait who their peers are; the chief gets checkpoints first."""
+        """Tell the ranks that wait who their peers are; the chief gets checkpoints first, and sends them to the others.
+
+        With a parameter server, which has the weights that are trained and nothing else, each gets them here.
+        """
         hosts = {r: channel.address[0] for r, channel in sorted(channels.items())}
         self._context.network.note_hosts(hosts.values())
-        if 0 in waiting:
-            checkpoint_files.send(waiting[0], self._checkpoints)
+        for r, channel in waiting.items():
+            if r == 0 or self._config.spec.strategy == "ps":
+                checkpoint_files.send(channel, self._checkpoints)
         for r, channel in waiting.items():
             peers = {
                 "addresses": addresses,

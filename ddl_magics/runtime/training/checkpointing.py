@@ -153,13 +153,13 @@ class Checkpoints:
         return {"callbacks": [], "model": "", "steps": None, **metadata, "history": history, **position._asdict()}
 
     def _load(self, position: Position) -> tuple[Metadata, Arrays]:
-        """The chief's (about, arrays), on all ranks that meet in collectives; what the driver knows on the others."""
+        """The chief's (about, arrays), where it sends them or the driver has; else what is known without a file."""
         config = self._config
         path = os.path.join(config.scratch, FOLDER, position.file)
         if self.rank.peers.ring is not None:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             self._broadcast(path)
-        elif not self.rank.peers.is_chief:
+        elif not os.path.exists(path):
             return dict(position._asdict(), steps=None, history={}, callbacks=[]), {}
         return checkpoint.read(path)
 
@@ -306,8 +306,15 @@ class FitCheckpoints:
 
     def join(self, model: Model, epoch: int) -> None:
         """The parameter server says which `epoch` the others are in. The chief also reports those before it."""
-        if self._rejoins and not self._rank.peers.is_chief:
-            self._access.begin_at(model, max(self._first_epoch, epoch))
+        if not self._rejoins:
+            return
+        begin = self._metadata["epoch"]
+        if not self._rank.peers.is_chief:
+            begin = max(self._first_epoch, epoch)
+            self._access.begin_at(model, begin)
+        self._access.fast_forward(
+            self._first_epoch, begin - self._first_epoch, self._steps, 0, self._arguments, over=False
+        )
 
     def restore_metrics(self, model: Model) -> None:
         """In the first epoch, if that had begun: what the metrics had counted, on the chief for all."""

@@ -220,6 +220,37 @@ def test_stop_between_two_attempts(spark_cluster):
     assert "--resume test continues from epoch " in run.stopped(BOUND_SECONDS).message
 
 
+FROZEN = """
+import keras, numpy as np, tensorflow as tf, time
+class Slow(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        time.sleep(0.3)
+x = np.random.default_rng(0).normal(size=(256, 8))
+y = (x.sum(1) > 0).astype("int64")
+encoder = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4), keras.layers.BatchNormalization()])
+whole = keras.Sequential([encoder, keras.layers.Dense(8)])
+whole.compile("adam", "mse")
+first = whole.fit(x, x, epochs=3, batch_size=32, verbose=0)
+encoder.trainable = False
+head = keras.Sequential([encoder, keras.layers.BatchNormalization(), keras.layers.Dense(2, activation="softmax")])
+head.compile("adam", "sparse_categorical_crossentropy")
+head.fit(tf.data.Dataset.from_tensor_slices((x, y)).shuffle(256).batch(32), epochs=10, verbose=0, callbacks=[Slow()])
+ddl.log(encoder=float(sum(np.sum(weight) for weight in encoder.get_weights())), first=float(first.history["loss"][-1]))
+ddl.log(variance=float(np.sum(head.layers[1].moving_variance)), made=int(head.optimizer.iterations))
+"""
+
+
+def test_a_worker_that_starts_again_beside_a_parameter_server_has_what_the_others_have(rank_pool):
+    """Also what the server has not: weights that are not trained, what a fit that is over has made, the optimizer."""
+    run = launch.start(rank_pool(2), FROZEN, strategy="ps")
+    launch.kill_in_epoch(run, 2, rank=1)
+    ended = run.finished(120)
+    for name in ("encoder", "first", "variance"):
+        values = ended.logged(name)
+        np.testing.assert_allclose(values[0], values[1], rtol=1e-6, err_msg=name)
+    assert min(ended.logged("made")) > 20, "of 40 steps, those of the epoch in which it died are not counted"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("servers", [1, 2])
 def test_a_parameter_server_that_is_killed(rank_pool, servers):
