@@ -37,6 +37,12 @@ def momentum(optimizer: Optimizer) -> float:
         return 0.0
 
 
+def moving_averages(optimizer: Optimizer) -> list[Variable]:
+    """The moving averages of the weights, which a fit ends with, of an optimizer that has use_ema; else nothing."""
+    inner = inner_optimizer(optimizer)
+    return list(getattr(inner, "_model_variables_moving_average", ())) if getattr(inner, "use_ema", False) else []
+
+
 def require_look_ahead(optimizer: Optimizer, rule: str) -> None:
     """ValueError unless the optimizer is an SGD with Nesterov momentum."""
     sgd = inner_optimizer(optimizer)

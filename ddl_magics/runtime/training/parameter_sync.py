@@ -146,7 +146,7 @@ class ParameterSync(keras.callbacks.Callback):
             self._collect(0)
         self._send_report()
         states = [variable for metric in model.metrics for variable in metric.variables]
-        averaged = self._access.statistics(model)
+        averaged = self._access.statistics(model) + optimizers.moving_averages(model.optimizer)
         sums, means, centre, version, agreed = self._server.epoch_end(
             progress.fit, progress.epoch, _flat(states), _flat(averaged), stop.requested or stop.asked
         )

@@ -19,7 +19,7 @@ from ..gradients.metric_sums import MetricSums
 from ..keras_types import Model
 from ..parameter_server import update_rules
 from ..rank.rank import Rank
-from . import learning_rate
+from . import learning_rate, optimizers
 from .keras_access import KerasAccess
 
 #: An `Announcement`'s flag: this worker has trained all its batches of the epoch.
@@ -96,4 +96,5 @@ class RingSync(keras.callbacks.Callback):
                 pass
         reduce.assign(self._weights, self._centre)
         self._rank.progress.sync_rounds += 1
-        self._metric_sums.reduce(EPOCH, model.metrics, self._access.statistics(model))
+        averaged = self._access.statistics(model) + optimizers.moving_averages(model.optimizer)
+        self._metric_sums.reduce(EPOCH, model.metrics, averaged)

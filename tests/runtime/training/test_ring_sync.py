@@ -98,6 +98,31 @@ def test_each_row_is_evaluated_once_in_fit_and_after_it(spark_cluster, spec):
     assert again == pytest.approx(loss, rel=1e-5)
 
 
+OF_ALL = """
+import keras, numpy as np
+x = np.random.default_rng(0).normal(size=(320, 4))
+class Sees(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        self.average = float(np.sum(self.model.optimizer._model_variables_moving_average[0]))
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, kernel_initializer="zeros")])
+decay = keras.optimizers.schedules.PolynomialDecay(0.01, 10, 0.005)
+model.compile(keras.optimizers.SGD(decay, use_ema=True, ema_momentum=0.9), "mse")
+sees = Sees()
+model.fit(x, x[:, :1], batch_size=32, epochs=1, verbose=0, callbacks=[sees])
+rate = float(model.optimizer.learning_rate)
+ddl.log(average=sees.average, kernel=float(np.sum(model.get_weights()[0])), rate=rate)
+"""
+
+
+@pytest.mark.parametrize("strategy", ["average", pytest.param("ps", marks=pytest.mark.slow)])
+def test_moving_averages_and_schedules_are_of_all_workers(rank_pool, strategy):
+    """A fit ends with the moving averages in place of the weights."""
+    ended = launch.finished(rank_pool(2), OF_ALL, strategy=strategy)
+    averages, kernels = ended.logged("average"), ended.logged("kernel")
+    assert averages[0] != averages[1] and kernels == pytest.approx([sum(averages) / 2] * 2, rel=1e-5)
+    assert ended.logged("rate") == pytest.approx([0.005] * 2, rel=1e-6)
+
+
 def test_windows_that_end_between_the_batches_that_are_seen_count():
     """With steps_per_execution, Keras calls after several batches."""
     sync, rounds = RingSync.__new__(RingSync), []
