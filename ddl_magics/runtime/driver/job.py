@@ -30,7 +30,7 @@ from .driver_network import DriverNetwork
 from .executor_watch import ExecutorWatch
 from .journal import Journal
 from .limits import RunLimits
-from .rank_jobs import RankJobs, best_effort
+from .rank_jobs import RankJobs
 from .rank_rows import RankRows
 from .run_context import RunContext
 from .run_files import RunFiles
@@ -166,7 +166,7 @@ class Job:
         listener = wire.Listener(self._network.bind_host, credentials, identity, self._admit, self._accept)
         cleanup.callback(listener.close)
         broadcast_payload = self._sc.broadcast(self._broadcast_payload())
-        cleanup.callback(best_effort, broadcast_payload.destroy)
+        cleanup.callback(spark_error.best_effort, broadcast_payload.destroy)
         config = JobConfig(
             spec=replace(self.spec, conf={}, mlflow=None),  # which may have secrets, and no rank reads them
             credentials=credentials,

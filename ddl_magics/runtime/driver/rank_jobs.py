@@ -71,10 +71,10 @@ class RankJobs:
         Spark's error in one line or None.
         """
         ranks = range(config.workers) if rank is None and config.whole_data else [rank]
-        for number in ranks:
-            thread = threading.Thread(target=self._run, args=(config, on_end, number, before), daemon=True)
-            self._threads.append(thread)
-        for thread in self._threads[-len(ranks) :]:
+        arguments = [(config, on_end, number, before) for number in ranks]
+        threads = [threading.Thread(target=self._run, args=each, daemon=True) for each in arguments]
+        self._threads += threads
+        for thread in threads:
             thread.start()
 
     def _run(
@@ -110,7 +110,7 @@ class RankJobs:
 
     def cancel(self) -> None:
         if self._threads:
-            best_effort(lambda: self._sc.cancelJobGroup(self._group))
+            spark_error.best_effort(lambda: self._sc.cancelJobGroup(self._group))
 
     def loss_of(self, executor: str | None) -> str | None:
         """Why this executor was lost, once its cluster manager has told; as `executor_loss.wait_for_reason`."""
@@ -160,9 +160,3 @@ class RankJobs:
         deadline = time.monotonic() + CANCEL_SECONDS
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-
-
-def best_effort(call: Callable[[], object]) -> None:
-    """Call Spark to clean up; a context that the user has stopped meanwhile has nothing to clean up."""
-    with contextlib.suppress(Exception):  # Py4J raises many kinds
-        call()

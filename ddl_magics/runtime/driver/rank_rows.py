@@ -14,6 +14,7 @@ from ..data import packing, share_files
 from ..data.columns import DataError
 from ..rank.config import JobConfig
 from ..run_spec import RunSpec
+from ..spark import spark_error
 from ..wording import counted
 from . import data_progress
 from .journal import Journal
@@ -144,5 +145,4 @@ class RankRows:
 
     def close(self) -> None:
         for feed in self._feeds:
-            with contextlib.suppress(Exception):  # the user has stopped Spark: Py4J raises many kinds
-                feed.close()
+            spark_error.best_effort(feed.close)

@@ -1,9 +1,10 @@
-"""The reason in a Spark error, as one line."""
+"""The reason in a Spark error, as one line; and calls whose errors do not matter."""
 
 from __future__ import annotations
 
+import contextlib
 import re
-from typing import Any
+from typing import Any, Callable
 
 MAX_CHARACTERS = 500
 
@@ -65,3 +66,9 @@ def _cause(error: BaseException | str) -> str:
     if _OF_WAITING.search(message):
         message = _innermost(error) or message
     return _JAVA_CLASS.sub("", _OF_TASK.sub("", _JAVA_CLASS.sub("", message)))
+
+
+def best_effort(call: Callable[[], object]) -> None:
+    """Call Spark to clean up; a context that the user has stopped meanwhile has nothing to clean up."""
+    with contextlib.suppress(Exception):  # Py4J raises many kinds
+        call()
