@@ -297,10 +297,10 @@ class Attempt:
         """Report how many executors the session holds, whenever that has changed."""
         reported = None
         while not (self._over or self._cleared):
-            held = self._jobs.executors_held()
-            if held is not None and held != reported:
-                self._journal.report(events.make("held", events.JOB, executors=held))
-                reported = held
+            count = self._jobs.executors_held()
+            if count is not None and count != reported:
+                self._journal.report(events.make("held", events.JOB, executors=count))
+                reported = count
             time.sleep(HELD_SECONDS)
 
     def _start_another(self, in_place_of: int | None = None) -> None:

@@ -71,8 +71,9 @@ class RankJobs:
         Spark's error in one line or None.
         """
         ranks = range(config.workers) if rank is None and config.whole_data else [rank]
-        arguments = [(config, on_end, number, before) for number in ranks]
-        threads = [threading.Thread(target=self._run, args=each, daemon=True) for each in arguments]
+        threads = [
+            threading.Thread(target=self._run, args=(config, on_end, number, before), daemon=True) for number in ranks
+        ]
         self._threads += threads
         for thread in threads:
             thread.start()
@@ -137,10 +138,10 @@ class RankJobs:
 
     def executors_held(self) -> int | None:
         """How many executors the session has; None where Spark has none of their own, or does not tell."""
-        held = None
+        count = None
         with contextlib.suppress(Exception):  # the session has ended: Py4J's kinds
-            held = slots.registered(self._sc) if slots.has_executors(self._sc) else None
-        return held
+            count = slots.registered(self._sc) if slots.has_executors(self._sc) else None
+        return count
 
     def session_end(self) -> str | None:
         """Why Spark's session has ended by itself; as `session_end.why_ended`."""

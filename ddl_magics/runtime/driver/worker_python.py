@@ -27,18 +27,18 @@ def ask(sc: SparkContext, busy: int) -> dict[str, Any]:
 
     {"unknown": one line} where none can be asked, or its Python does not start. busy: slots that runs take.
     """
-    ready = slots.registered_slots(sc)
-    if not ready:
+    count = slots.registered_slots(sc)
+    if not count:
         return {"unknown": "not asked: there is no executor yet, and a run brings them"}
-    if ready <= busy:
+    if count <= busy:
         return {"unknown": "not asked: runs take all slots"}
     context = jvm_gateway.separate_context(sc)
     describe = by_value.functions_of(python_description)["describe"]
     rdd = context.parallelize([0], 1).map(lambda _: describe())
     with ThreadPoolExecutor(1) as own_thread:  # the caller's would keep the job group
-        asked = own_thread.submit(jvm_gateway.collect, rdd, GROUP, "the Python of a worker")
+        answer = own_thread.submit(jvm_gateway.collect, rdd, GROUP, "the Python of a worker")
         try:
-            (description,) = asked.result(SECONDS)
+            (description,) = answer.result(SECONDS)
         except TooLong:
             context.cancelJobGroup(GROUP)
             return {"unknown": "an executor has not answered within %g s" % SECONDS}
