@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Mapping
 
-from .strategies import ENSEMBLE
+from .strategies import ELASTIC, ENSEMBLE
 
 #: Fields of a spec that no option of the cell's line sets.
 NO_OPTIONS = (
@@ -193,8 +193,8 @@ class RunSpec:
         For that each rank must have all that the others have: not so with a sharded optimizer. What compression carries
         over to the next step would be lost with a rank.
         """
-        apart = self.rule or self.compression or self.shard_optimizer == "yes"
-        return self.min_workers is not None and self.strategy == "allreduce" and not apart
+        apart = self.compression or self.shard_optimizer == "yes"
+        return self.min_workers is not None and self.strategy in ELASTIC and not apart
 
     @property
     def min_slots(self) -> int:

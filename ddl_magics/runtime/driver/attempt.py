@@ -62,18 +62,16 @@ class Attempt:
         message: str,
         jobs: RankJobs,
         config: JobConfig,
-        max_workers: int | None = None,
     ) -> None:
         """max_starts: how often a rank that is restarted alone is started at most. message: of the state that the
-        attempt begins with. config: what its ranks have in common. max_workers: how many ranks there may be; by default
-        as many as there are to begin with.
+        attempt begins with. config: what its ranks have in common.
         """
         self.number = number
         self._context, self._max_starts, self._message, self._config = context, max_starts, message, config
         self._journal, self._workers = context.journal, config.workers
         self._numbers = dict.fromkeys(range(self._workers), number)  # by rank: higher for one that was restarted alone
         self._record = AttemptRecord(self._workers, trained=number > 1)
-        self._max_workers = max(max_workers or 0, self._workers) if config.regroups else self._workers
+        self._max_workers = max(config.max_workers, self._workers) if config.regroups else self._workers
         self._group = Group(number)
         self._epochs: dict[tuple[int, int], int] = {}  # (fit, epoch) -> the rank that has reported it
         self._failed_to_join = 0  # ranks, in a row

@@ -173,6 +173,7 @@ class Job:
             driver=(self._network.host, listener.address[1]),
             spark=self._sc.version,
             executor_cores=slots.executor_cores(self._sc),
+            max_workers=self.spec.ranks,
         )
         message, resumed_at = "Spark is starting %s" % counted(self.workers, "task"), self._resume_point
         while True:
@@ -236,8 +237,8 @@ class Job:
         with self._changed:
             if self._stop_reason is not None:
                 return self._stopped_early()
-            described, max_workers = rows.described_in(config), self.spec.ranks
-            attempt = Attempt(context, self.journal.attempt, self._attempts, message, jobs, described, max_workers)
+            described = rows.described_in(config)
+            attempt = Attempt(context, self.journal.attempt, self._attempts, message, jobs, described)
             self._attempt = attempt
         result = None
         try:

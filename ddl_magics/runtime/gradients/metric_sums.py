@@ -36,8 +36,8 @@ class MetricSums:
         states = [variable for metric in metrics for variable in metric.variables]
         values = [*self.parts_of_sum(states), *map(np.asarray, averaged)]
         flat = np.concatenate([np.asarray(value, np.float64).reshape(-1) for value in values] or [np.zeros(0)])
-        self._peers.allreduce(flat, kind, repeats=not states)
-        flat[sum(value.size for value in values[: len(states)]) :] /= self._peers.size  # of those that are in the sum
+        announced = self._peers.allreduce(flat, kind, repeats=not states)
+        flat[sum(value.size for value in values[: len(states)]) :] /= len(announced)  # those that are in the sum
         assign([*states, *averaged], flat)
 
     def parts_of_sum(self, states: Sequence[Any]) -> list[np.ndarray]:

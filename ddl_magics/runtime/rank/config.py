@@ -30,9 +30,10 @@ class JobConfig:
 
     credentials: of all connections. driver: (host, port) of its listener. spark: Spark's version. executor_cores: of
     each executor. manifest: of the rows that --data gave each rank, as `feed.Feed` has it, or None; cache: where they
-    may be, and are to be kept; whole_data: whether each rank has all of them. attempt: from 1; of a rank that is
-    started again alone, its own. resume: the checkpoints that the attempt continues from. reported: {fit: history} so
-    far, for a rank that is started again while the others continue; else None.
+    may be, and are to be kept; whole_data: whether each rank has all of them. max_workers: how many ranks there
+    may be, where they come and go. attempt: from 1; of a rank that is started again alone, its own. resume: the
+    checkpoints that the attempt continues from. reported: {fit: history} so far, for a rank that is started again while
+    the others continue; else None.
     """
 
     spec: RunSpec
@@ -43,6 +44,7 @@ class JobConfig:
     manifest: Manifest | None = None
     cache: CacheUse | None = None
     whole_data: bool = False
+    max_workers: int = 0
     attempt: int = 1
     resume: tuple[Position, ...] = ()
     reported: Mapping[int, History] | None = None

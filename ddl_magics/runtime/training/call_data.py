@@ -11,6 +11,7 @@ from ..rank.rank import Rank
 from . import share, single_batch
 from .calls import TEST_BATCH, TRAIN_BATCH, Calls
 from .chief_feed import ChiefFeed
+from .fit_in_progress import FitInProgress
 from .placement import Placement
 
 #: A worker's part of a batch below which exchanging gradients takes longer than making them.
@@ -29,10 +30,11 @@ class CallData:
         self._feed, self._placement = feed, placement
         self._rank, self._config, self._calls, self._recurrent = rank, rank.config, calls, recurrent
 
-    def shared(self, dataset: Any, batch: int | None, of_arrays: bool) -> tuple[Any, bool]:
+    def shared(self, dataset: Any, batch: int | None, of_arrays: bool, each_epoch: bool = False) -> tuple[Any, bool]:
         """What the call gets instead of `dataset`: (a dataset, whether that has every n-th batch only).
 
-        batch: rows of a batch, None where unknown; of_arrays: Keras has made the dataset of arrays.
+        batch: rows of a batch, None where unknown; of_arrays: Keras has made the dataset of arrays. each_epoch: each
+        epoch of a fit begins with a new iterator.
         """
         call, config, fit = self._calls.current, self._config, self._calls.fit
         if call is None or not isinstance(dataset, tf.data.Dataset):
@@ -49,7 +51,7 @@ class CallData:
         if local or config.size == 1 or (validates and self._rank.server):
             return share.uncut(dataset), False
         if config.local_updates and not validates:
-            return share.shard(dataset, config.rank, config.size, of_arrays), True
+            return share.shard(dataset, *self._place(fit, each_epoch), of_arrays), True
         if not validates:
             self.refuse_stateful(None if fit is None else fit.model)
             self._hint_small_batch(batch)
@@ -76,12 +78,21 @@ class CallData:
             self._hint_small_batch(int(cut.total))
         return cut
 
+    def _place(self, fit: FitInProgress | None, each_epoch: bool) -> tuple[Any, Any]:
+        """(position, size) by which whole batches are shared out: variables where ranks come and go between epochs."""
+        if self._rank.peers.regrouping is None or fit is None or not each_epoch:
+            return self._rank.peers.place
+        fit.shares_epochs = True
+        return self._placement.position, self._placement.size
+
     def shard_steps(self, steps: int | None) -> int | None:
         """How many of an epoch's `steps` batches a dataset of every n-th has. ValueError where some rank had none."""
-        if steps is not None and steps < self._config.size:
+        position, size = self._rank.peers.place
+        most = size if self._rank.peers.regrouping is None else max(size, self._config.max_workers)
+        if steps is not None and steps < most:
             message = "%d batches an epoch cannot feed %d workers: lower the batch size or --workers"
-            raise ValueError(message % (steps, self._config.size))
-        return share.shard_steps(steps, self._config.rank, self._config.size)
+            raise ValueError(message % (steps, most))
+        return share.shard_steps(steps, position, size)
 
     def refuse_stateful(self, model: Model | None) -> None:
         """ValueError for a layer that keeps a state for each row of a batch from one batch to the next."""

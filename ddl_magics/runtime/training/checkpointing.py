@@ -28,7 +28,7 @@ from ..rank.rank import Rank
 from ..rank.regrouping import Regrouping, TooLate
 from ..rank.reporter import Reporter
 from ..transport import wire
-from . import optimizers, repeated_steps
+from . import learning_rate, membership, optimizers
 from .keras_access import KerasAccess
 from .logs import finite_numbers
 from .training_state import Arrays, CallbackStates, of_model, put_in_model
@@ -61,7 +61,8 @@ _NO_CHECKPOINT = (
 )
 
 #: What is known of a checkpoint beside its arrays, as JSON: the fields of its `Position`, and "steps" of an epoch,
-#: "history", "callbacks", "model" (its name), "rates" (the learning rate that the fit began with, and that of now).
+#: "history", "callbacks", "model" (its name), "rates" (the learning rate that the fit began with, and that of now),
+#: "steps_of_all" (that all workers have made together).
 Metadata = Mapping[str, Any]
 
 
@@ -121,7 +122,7 @@ class Checkpoints:
         while True:
             try:
                 regrouping.regroup(peers)
-                metadata, arrays = repeated_steps.send_state(peers.collective, None)
+                metadata, arrays = membership.send_state(peers.collective, None)
             except announcement.PeerLost:
                 continue
             except TooLate as late:
@@ -180,7 +181,7 @@ class Checkpoints:
 class FitCheckpoints:
     """Checkpoints of one call of `fit`. `before` and `after`: callbacks around the runtime's own, after the user's.
 
-    repeated: its steps, where ranks come and go.
+    membership: who trains the fit, where ranks come and go.
     """
 
     def __init__(
@@ -208,7 +209,7 @@ class FitCheckpoints:
         number = 0 if of_rank.rank.data_epochs is None else of_rank.rank.data_epochs.next
         self._epochs_begin_anew = False
         self._data_epochs = [number, number]  # of `dataset`: when the fit begins, and the epoch in progress
-        self.repeated: repeated_steps.RepeatedSteps | None = None
+        self.membership: membership.Membership | None = None
         self.before = _Before(self)
         self.after = _After(self, self._checked_every())
 
@@ -323,6 +324,12 @@ class FitCheckpoints:
                 variable.assign(value)
 
     @property
+    def steps_of_all(self) -> int | None:
+        """How many steps all workers had made where the fit continues."""
+        steps: int | None = self._metadata.get("steps_of_all")
+        return steps
+
+    @property
     def counted(self) -> list[np.ndarray]:
         """What the metrics had counted of the epoch in which the fit continues, by state; else nothing."""
         count = sum(name.startswith(_METRICS) for name in self._arrays) if self._metadata.get("step") else 0
@@ -345,8 +352,8 @@ class FitCheckpoints:
     def end_step(self, model: Model, epoch: int, step: int) -> None:
         """After step number `step`, from 1, of an epoch, where --checkpoint-every wants one. All ranks call it."""
         peers = self._rank.peers
-        if self.repeated is not None:  # every rank knows what all have counted
-            states = self.repeated.metric_totals()
+        if self.membership is not None:  # every rank knows what all have counted
+            states = self.membership.metric_totals()
         else:
             states = self._metric_sums.parts_of_sum(_metric_states(model))
         averaged = self._access.statistics(model)
@@ -354,9 +361,8 @@ class FitCheckpoints:
         counted = flat.size
         if peers.ring is not None:
             flat = np.concatenate([flat, *(np.asarray(variable, np.float64).reshape(-1) for variable in averaged)])
-            summed_from = 0 if self.repeated is None else counted
-            peers.allreduce(flat[summed_from:], announcement.CHECKPOINT)
-            flat[counted:] /= peers.size
+            summed_from = 0 if self.membership is None else counted
+            flat[counted:] /= len(peers.allreduce(flat[summed_from:], announcement.CHECKPOINT))
             reduce.assign(averaged, flat[counted:])
         with self._access.state_gathered(model, self._rank.peers.is_chief and self._can_take) as takes:
             if takes:
@@ -412,6 +418,7 @@ class FitCheckpoints:
             callbacks=callbacks,
             model=model.name,
             rates=(self._first_rate, optimizers.fixed_rate(model.optimizer)),
+            steps_of_all=learning_rate.steps_of_all(model.optimizer),
         )
         return metadata, arrays
 

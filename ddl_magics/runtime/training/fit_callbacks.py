@@ -8,12 +8,14 @@ from typing import Any, Callable, Sequence
 
 import tensorflow as tf
 
+from ..rank.regrouping import Regrouping
 from . import batch_logs
 from .checkpointing import FitCheckpoints
 from .fit_in_progress import FitInProgress
 from .fit_reporter import FitReporter
 from .job_logs import JobLogs
 from .keras_access import KerasAccess
+from .membership import Membership
 from .parameter_sync import ParameterSync
 from .repeated_steps import RepeatedSteps
 from .ring_sync import RingSync
@@ -36,13 +38,12 @@ class FitCallbacks:
         callbacks = of_cell(argument)
         of_runtime: list[Any] = [
             checkpoints.before,
-            *self._repeating(fit, functools.partial(checkpoints.state_for_newcomers, fit.model), checkpoints.counted),
+            *self._changing(fit, functools.partial(checkpoints.state_for_newcomers, fit.model), checkpoints.counted),
+            *self._syncing(fit),
             FitReporter(self._context.rank, fit, self._context.rows, self._access),
             checkpoints.after,
             *more,
         ]
-        if config.local_updates and (self._context.rank.server or peers.ring):
-            of_runtime.insert(1, self._sync(fit))
         if config.reduces_gradients:
             if any(map(batch_logs.are_read_by, callbacks)):
                 of_runtime.insert(0, batch_logs.AgreedStop(peers))
@@ -84,38 +85,49 @@ class FitCallbacks:
 
     def of_rehearsal(self, fit: FitInProgress) -> list[Any]:
         """Those of a fit of one step, which no other rank sees."""
-        return self._repeating(fit, lambda counted: ({}, {}), [])
+        return self._changing(fit, lambda counted: ({}, {}), [])
 
-    def _repeating(self, fit: FitInProgress, state: Callable[..., Any], counted: Sequence[Any]) -> list[Any]:
-        """A callback that has a fit repeat steps when ranks come or go, if they do, and if its steps can be.
+    def _changing(self, fit: FitInProgress, state: Callable[..., Any], counted: Sequence[Any]) -> list[Any]:
+        """A callback that has a fit go on when ranks come or go, if they do, and if it can.
 
-        state, counted: as `RepeatedSteps` and its `begin` have them.
+        state, counted: as `Membership` and its `begin` have them.
         """
-        context, access, regrouping = self._context, self._access, self._context.rank.peers.regrouping
+        context, regrouping = self._context, self._context.rank.peers.regrouping
         if regrouping is None:
             return []
 
         def begin(_: Any) -> None:
             context.placement.update()
-            if fit.cutter is not None and access.repeats(fit.model):
-                parts = context.rank, regrouping, access, context.metric_sums, context.placement
-                fit.repeated = RepeatedSteps(*parts, fit.model, state)
-                fit.repeated.begin(counted)
-                if fit.checkpoints is not None:
-                    fit.checkpoints.repeated = fit.repeated
+            fit.membership = self._membership(fit, regrouping, state)
+            if fit.membership is not None:
+                fit.membership.begin(counted)
+            if fit.checkpoints is not None:
+                fit.checkpoints.membership = fit.membership
 
         return [self._keras.callbacks.LambdaCallback(on_train_begin=begin)]
 
-    def _sync(self, fit: FitInProgress) -> Any:
-        """The callback that synchronizes ranks which make updates of their own."""
+    def _membership(self, fit: FitInProgress, regrouping: Regrouping, state: Callable[..., Any]) -> Membership | None:
+        context, access = self._context, self._access
+        if fit.shares_epochs:
+            return Membership(context.rank, regrouping, context.placement, state)
+        if fit.cutter is None or not access.repeats(fit.model):
+            return None
+        parts = context.rank, regrouping, access, context.metric_sums, context.placement
+        return RepeatedSteps(*parts, fit.model, state)
+
+    def _syncing(self, fit: FitInProgress) -> list[Any]:
+        """The callback that synchronizes ranks which make updates of their own, where they do."""
+        rank = self._context.rank
+        if not self._context.config.local_updates or not (rank.server or rank.peers.ring):
+            return []
         for metric in fit.model.metrics:  # those that only a train_step of the cell uses are not built by `compile`
             self._context.whole_metrics.take(metric)
-        if self._context.rank.server:
-            sync = ParameterSync(self._context.rank, fit, self._access)
+        if rank.server:
+            sync = ParameterSync(rank, fit, self._access)
             fit.sync, fit.validate = sync, sync.validate
-            return sync
-        fit.sync = RingSync(self._context.rank, self._access, self._context.metric_sums)
-        return fit.sync
+        else:
+            fit.sync = RingSync(rank, fit, self._access, self._context.metric_sums)
+        return [fit.sync]
 
 
 def of_cell(argument: Any) -> list[Any]:

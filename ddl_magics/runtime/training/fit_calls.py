@@ -73,8 +73,8 @@ class FitCalls:
             history = self._call(Call("fit", self._config.size > 1), original, model, arguments)
             self._feed.end_fit()
         finally:
-            if self._calls.fit is not None and self._calls.fit.repeated is not None:
-                self._calls.fit.repeated.end()
+            if self._calls.fit is not None and self._calls.fit.membership is not None:
+                self._calls.fit.membership.end()
             self._calls.fit = None
             rank.end_fit()
         self._sharding.end_fit(model)
@@ -87,18 +87,18 @@ class FitCalls:
         """Have a rank that is about to join trace and compile its step, so that the others need not wait for that.
 
         It makes a step by itself. What that changes is replaced when the rank joins, but for random streams, which are
-        put back.
+        put back. Not with a rule, as the step has its factor of the learning rate, which depends on the others.
         """
         alone = rehearsal.arguments(arguments)
-        if alone is None or not self._access.repeats(model):
+        if alone is None or self._config.rule is not None or not self._access.repeats(model):
             return
         self._calls.fit = fit = FitInProgress(model)
         alone["callbacks"] = self._callbacks.of_rehearsal(fit)
         # What the cell's own code raises on made-up rows is of no interest: then the first step is traced.
         with rehearsal.streams_put_back(), contextlib.suppress(Exception):
             self._call(Call("fit", True), original, model, alone)
-        if fit.repeated is not None:
-            fit.repeated.end()
+        if fit.membership is not None:
+            fit.membership.end()
         self._calls.fit = None
 
     def _pass_generators_on(self, arguments: dict[str, Any]) -> list[Any]:
@@ -122,7 +122,7 @@ class FitCalls:
         def evaluate() -> Any:
             return self._call(Call("evaluate", of_fit and self._config.size > 1), original, model, arguments)
 
-        return fit.repeated.evaluation(evaluate) if of_fit and fit is not None and fit.repeated else evaluate()
+        return fit.membership.evaluation(evaluate) if of_fit and fit is not None and fit.membership else evaluate()
 
     def predict(self, original: Callable[..., Any], model: Model, *args: Any, **kwargs: Any) -> Any:
         return self._call(Call("predict", False), original, model, self._arguments(original, model, args, kwargs))

@@ -7,6 +7,7 @@ from typing import Any, Callable, Protocol, Sequence
 
 from ..keras_types import Model
 from .checkpointing import FitCheckpoints
+from .membership import Membership
 from .repeated_steps import RepeatedSteps
 from .share import Cutter
 
@@ -24,9 +25,10 @@ class FitInProgress:
 
     sync: of ranks with updates of their own. validate: with a parameter server, runs a validation on the chief, for all
     workers. has_data: its training data is in use, so that further data is for validation. cuts_validation: this rank
-    has its part of each batch of a validation. cutter: makes this rank's part of a batch in the step. repeated: makes
-    steps again when ranks come or go. batch: rows of a batch, 0 where these are unknown. shapes: of the parts of the
-    first batch, where the dataset does not tell.
+    has its part of each batch of a validation. cutter: makes this rank's part of a batch in the step. shares_epochs:
+    each epoch's batches are shared out among those who are there at its beginning. membership: where ranks come and go.
+    batch: rows of a batch, 0 where these are unknown. shapes: of the parts of the first batch, where the dataset does
+    not tell.
     """
 
     model: Model
@@ -37,9 +39,15 @@ class FitInProgress:
     has_data: bool = False
     cuts_validation: bool = False
     cutter: Cutter | None = None
-    repeated: RepeatedSteps | None = None
+    shares_epochs: bool = False
+    membership: Membership | None = None
     batch: int = 0
     shapes: Sequence[tuple[int, ...]] = ()
+
+    @property
+    def repeated(self) -> RepeatedSteps | None:
+        """Makes steps again when ranks come or go, if it does."""
+        return self.membership if isinstance(self.membership, RepeatedSteps) else None
 
     @property
     def reports(self) -> bool:

@@ -54,7 +54,7 @@ class FitReporter(keras.callbacks.Callback):
             steps=None if steps is None else int(steps),
             parameters=parameters,
             models=self._config.models,
-            **({"regroups": True} if self._fit.repeated is not None else {}),
+            **({"regroups": True} if self._fit.membership is not None else {}),
         )
 
     @property

@@ -35,8 +35,8 @@ class JobLogs:
             return original(model, logs)
         kind = _METRICS_OF[call.kind]
         if call.trains and self._context.config.local_updates:
-            assert fit is not None and fit.sync is not None
-            fit.sync.end_epoch(model)
+            if fit is not None and fit.sync is not None:  # not in a rehearsal
+                fit.sync.end_epoch(model)
             return original(model, logs)
         results = batch_logs.results_of_metrics(model)
         statistics = self._access.statistics(model) if call.trains else []

@@ -14,7 +14,7 @@ from keras.src.losses import loss as loss_module
 from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
-from keras.src.trainers.data_adapters import array_data_adapter, data_adapter_utils
+from keras.src.trainers.data_adapters import array_data_adapter, data_adapter_utils, tf_dataset_adapter
 from keras.src.trainers.epoch_iterator import EpochIterator
 
 from ..gradients.batch import Whole
@@ -75,6 +75,7 @@ class Keras3Hooks(KerasHooks):
 
         class SharedEpochIterator(tf_trainer.TFEpochIterator):
             _distributed_dataset: Any
+            steps_per_epoch: int | None
 
             def __init__(self, *args: Any, **kwargs: Any) -> None:
                 hooks.feed.note_peeked(None)
@@ -86,42 +87,45 @@ class Keras3Hooks(KerasHooks):
                 batch = getattr(self.data_adapter, "batch_size", None)
                 of_arrays = isinstance(self.data_adapter, array_data_adapter.ArrayDataAdapter)
                 dataset = self._distributed_dataset
-                self._distributed_dataset, sharded = hooks.call_data.shared(dataset, batch, of_arrays)
+                keeps_drawing = trains and hooks._keeps_drawing(dataset)
+                each_epoch = of_arrays or isinstance(self.data_adapter, tf_dataset_adapter.TFDatasetAdapter)
+                each_epoch = each_epoch and not keeps_drawing and not self.steps_per_epoch
+                self._distributed_dataset, self.sharded = hooks.call_data.shared(dataset, batch, of_arrays, each_epoch)
                 exact = hooks.config.reduces_gradients and hooks.config.size > 1
                 if trains and exact and not self.steps_per_epoch and self.data_adapter.num_batches is None:
                     hooks.rank.reporter.notice_once("info", _UNKNOWN_LENGTH)
-                self.continues = trains and self._can_continue(sharded) and hooks._keeps_drawing(dataset)
+                self.continues = keeps_drawing and self._can_continue()
                 if self.continues:
                     self._distributed_dataset = share.ContinuingDataset(self._distributed_dataset.repeat())
-                if sharded:
-                    hooks._shorten(self)
+                if self.sharded:
+                    self.steps_per_epoch = hooks.call_data.shard_steps(self.steps_per_epoch)
+                    self._share_out()
 
-            def _can_continue(self, sharded: bool) -> bool:
+            def _share_out(self) -> None:
+                """Have an epoch end with this rank's share of its batches."""
+                self._num_batches = hooks.call_data.shard_steps(self.data_adapter.num_batches)
+
+            def reset(self) -> None:
+                super().reset()
+                if self.sharded:
+                    self._share_out()
+
+            def _can_continue(self) -> bool:
                 """Whether every rank knows where an epoch ends, and calls of several steps end there."""
                 count, together = self.data_adapter.num_batches, self.steps_per_execution
-                of_each = together * (hooks.config.size if sharded and together > 1 else 1)
+                of_each = together * (hooks.config.size if self.sharded and together > 1 else 1)
                 return bool(count) and not self.steps_per_epoch and count % of_each == 0
 
             def __iter__(self) -> Any:
                 super().__iter__()
+                if self.sharded and hooks.calls.fit is not None and hooks.calls.fit.shares_epochs:
+                    self._share_out()
                 skipped, self.skipped_steps = self.skipped_steps, 0
                 for _ in range(0, skipped, self.steps_per_execution):
                     hooks.read(next(self)[-1], self.steps_per_execution)
                 return self
 
         tf_trainer.TFEpochIterator = SharedEpochIterator
-
-    def _shorten(self, iterator: Any) -> None:
-        """Have an epoch end with this rank's share of its batches."""
-        iterator.steps_per_epoch = self.call_data.shard_steps(iterator.steps_per_epoch)
-        iterator._num_batches = batches = self.call_data.shard_steps(iterator.data_adapter.num_batches)
-        reset = iterator.reset
-
-        def reset_to_share() -> None:
-            reset()
-            iterator._num_batches = batches
-
-        iterator.reset = reset_to_share
 
     # -- the step
 

@@ -6,15 +6,16 @@ The factor acts inside the step alone: a schedule, callback or checkpoint that r
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, NamedTuple
 
 from ..keras_types import Model, Optimizer, inner_optimizer
 from ..parameter_server.rule_spec import Rule
 from ..rank.rank import Rank
 from ..trial.patching import wrap
+from . import optimizers
 
 _FACTOR, _STEPPING, _TRACED = "_ddl_rate_factor", "_ddl_stepping", "_ddl_traced_factor"
-_WORKERS = "_ddl_workers"
+_COUNTED = "_ddl_counted_steps"
 _hooked: list[bool] = []
 
 
@@ -30,7 +31,7 @@ def follow(rank: Rank, rule: Rule, model: Model) -> None:
             "each worker trains with %.3g times the learning rate of its optimizer, as the mean of %d workers is less "
             "noisy than one; use --rule %s:rate=1 if you already tuned the learning rate for several workers"
         )
-        rank.reporter.notice_once("info", message % (rule.rate, rank.config.size, rule.name))
+        rank.reporter.notice_once("info", message % (rule.rate, rank.peers.size, rule.name))
 
 
 def scale(optimizer: Optimizer, factor: float) -> None:
@@ -42,12 +43,47 @@ def scale(optimizer: Optimizer, factor: float) -> None:
     object.__setattr__(inner_optimizer(optimizer), _FACTOR, factor)
 
 
-def count_steps_of_all(optimizer: Optimizer, workers: int) -> None:
-    """Have a schedule count the steps of all workers, of which each makes its share: else it would be so many times as
-    slow as with one process.
+def count_steps_of_all(model: Model, workers: int, steps: int | None = None) -> None:
+    """Have a schedule of a fit of `model` count the steps of all workers, of which each makes its share: else it would
+    be so many times as slow as with one process.
+
+    steps: how many all have made so far, where that is known; else as many as counted before.
     """
     _hook()
-    object.__setattr__(inner_optimizer(optimizer), _WORKERS, workers)
+    optimizer = inner_optimizer(model.optimizer)
+    before, own = _counted(optimizer), _own_steps(optimizer)
+    if steps is None:
+        steps = own * workers if before is None else before.of_all(own)
+    now = _Counted(workers, steps - own * workers)
+    object.__setattr__(optimizer, _COUNTED, now)
+    if now != before and optimizers.fixed_rate(optimizer) is None:
+        model.make_train_function(force=True)  # a step that was traced before counts others
+
+
+def steps_of_all(optimizer: Optimizer) -> int:
+    """How many steps all workers have made; those of this one where `count_steps_of_all` was not called."""
+    counted, own = _counted(optimizer), _own_steps(optimizer)
+    return own if counted is None else int(counted.of_all(own))
+
+
+class _Counted(NamedTuple):
+    """of_others: steps beside those that `workers` have made, if each has made as many as this one."""
+
+    workers: int
+    of_others: int
+
+    def of_all(self, steps: Any) -> Any:
+        return steps * self.workers + self.of_others
+
+
+def _own_steps(optimizer: Optimizer) -> int:
+    """Those of this worker; an optimizer of the cell's own may not count them."""
+    return int(getattr(inner_optimizer(optimizer), "iterations", 0))
+
+
+def _counted(optimizer: Optimizer) -> _Counted | None:
+    counted: _Counted | None = getattr(inner_optimizer(optimizer), _COUNTED, None)
+    return counted
 
 
 def _hook() -> None:
@@ -88,15 +124,15 @@ def _schedule_of_all(optimizer: Optimizer, names: dict[str, Any], name: str) -> 
     """While it lasts, the schedule under this name, if it is one, gets the number of all workers' steps."""
     import keras
 
-    workers: int = getattr(optimizer, _WORKERS, 1)
-    schedule: Any = names.get(name)
-    if workers == 1 or not isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
+    counted, schedule = _counted(optimizer), names.get(name)
+    if counted is None or not isinstance(schedule, keras.optimizers.schedules.LearningRateSchedule):
         yield
         return
+    of_all, own_schedule = counted.of_all, schedule
 
     class OfAll(keras.optimizers.schedules.LearningRateSchedule):
         def __call__(self, step: Any) -> Any:
-            return schedule(step * workers)
+            return own_schedule(of_all(step))
 
     names[name] = OfAll()
     try:

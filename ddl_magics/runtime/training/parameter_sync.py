@@ -39,10 +39,10 @@ class ParameterSync(keras.callbacks.Callback):
         self._synced_step = 0  # batches of this epoch that were handed over
 
     def on_train_begin(self, logs: Any = None) -> None:
-        learning_rate.count_steps_of_all(self.model.optimizer, self._config.size)
-        self._rule = self._make_rule()
         checkpoints = self._fit.checkpoints
         assert checkpoints is not None
+        learning_rate.count_steps_of_all(self.model, self._config.size, checkpoints.steps_of_all)
+        self._rule = self._make_rule()
         if self.model.built and not checkpoints.skipped:
             self._begin()
             checkpoints.join(self.model, self._server.epoch)

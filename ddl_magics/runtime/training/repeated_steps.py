@@ -8,27 +8,23 @@ which are put back: then the ranks that are left cut the same batch anew.
 
 from __future__ import annotations
 
-import json
 from typing import Any, Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from ..collectives.announcement import PeerLost
 from ..gradients import reduce
 from ..gradients.metric_sums import MetricSums
 from ..keras_types import Model, Tensor, Variable, array_of
 from ..rank.rank import Rank
-from ..rank.regrouping import Regrouped, Regrouping, broadcast_arrays
+from ..rank.regrouping import Regrouping
 from .keras_access import KerasAccess
+from .membership import Membership, State
 from .placement import Placement
 
-#: (metadata, {name: array}), as a checkpoint has them.
-State = Any
 
-
-class RepeatedSteps:
-    """Those of one fit. state(counted): of the fit, for a rank that joins; counted: by the metrics, by state."""
+class RepeatedSteps(Membership):
+    """Those of one fit. state: as `Membership` has it."""
 
     def __init__(
         self,
@@ -40,23 +36,18 @@ class RepeatedSteps:
         model: Model,
         state: Callable[[Sequence[np.ndarray]], State],
     ) -> None:
-        self._rank, self._regrouping, self._access, self._sums = rank, regrouping, access, metric_sums
-        self._placement, self._model, self._state = placement, model, state
+        super().__init__(rank, regrouping, placement, state)
+        self._access, self._sums, self._model = access, metric_sums, model
         self._epoch, self._changes = -1, regrouping.changes
         self._totals: np.ndarray | None = None  # of the metrics' states, after the last step of this epoch
         self._own_values: list[np.ndarray] | None = None  # values of `_own_variables` then
 
-    def begin(self, metrics: Sequence[np.ndarray] | None) -> None:
-        """The fit begins. metrics: what its first epoch has counted before, or None."""
-        self._regrouping.active = True
-        self._placement.update()
+    def begin(self, metrics: Sequence[np.ndarray]) -> None:
+        super().begin(metrics)
         self._epoch = self._rank.progress.epoch
         if metrics:
             self._totals = np.concatenate([array.reshape(-1) for array in metrics]).astype(np.float64)
         self._own_values = self._values()
-
-    def end(self) -> None:
-        self._regrouping.active = False
 
     def step(self, function: Callable[[Any], Any], iterator: Any) -> Any:
         """function(an iterator of one batch), until it is complete, on the next batch of `iterator`."""
@@ -67,31 +58,7 @@ class RepeatedSteps:
             self._welcome()
         self._adapt()
         batch = iterator.get_next()
-        return self._until_complete(lambda: function(iter([batch])), self._put_back)
-
-    def evaluation(self, call: Callable[[], Any]) -> Any:
-        """The result of `call`, the validation of an epoch, of the ranks that are there at its end."""
-        self._placement.update()
-        return self._until_complete(call, self._placement.update)
-
-    def _until_complete(self, call: Callable[[], Any], adapt: Callable[[], None]) -> Any:
-        """The result of `call`, which is made again when a rank was lost before it was complete.
-
-        adapt: is called when the ranks are others.
-        """
-        errors, regrouping = self._rank.errors, self._regrouping
-        while True:
-            changes, errors.regrouped = regrouping.changes, False
-            try:
-                result = call()
-            except Exception as error:
-                if not errors.regrouped and not isinstance(error, Regrouped):
-                    raise
-                adapt()
-                continue
-            if regrouping.changes != changes:
-                adapt()
-            return result
+        return self.until_complete(lambda: function(iter([batch])), self._put_back)
 
     # -- within the exchange of a step
 
@@ -162,35 +129,9 @@ class RepeatedSteps:
     def _values(self) -> list[np.ndarray]:
         return [np.array(array_of(variable)) for variable in self._own_variables()]
 
-    # -- ranks that join
-
-    def _welcome(self) -> None:
-        """Before a step: take in the ranks that wait, and give them the state of this fit."""
-        regrouping, peers = self._regrouping, self._rank.peers
-        regrouping.joins = regrouping.is_asked = False
-        while True:
-            regrouping.regroup(peers, welcomes=True)
-            if not regrouping.has_newcomers:
-                break
-            try:
-                send_state(peers.collective, self._state(self.metric_totals()) if peers.position == 0 else None)
-                break
-            except PeerLost:
-                continue
-
     def metric_totals(self) -> list[np.ndarray]:
-        """By state; nothing at the beginning of an epoch."""
         if self._totals is None:
             return []
         states = self._metric_variables()
         sizes = np.cumsum([int(np.prod(state.shape)) for state in states])[:-1]
         return [part.reshape(tuple(state.shape)) for part, state in zip(np.split(self._totals, sizes), states)]
-
-
-def send_state(ring: Any, state: State) -> State:
-    """The state of the rank at position 0, on all ranks."""
-    metadata, arrays = state if state is not None else ({}, {})
-    header = np.frombuffer(json.dumps([metadata, list(arrays)]).encode(), np.uint8)
-    header, *values = broadcast_arrays(ring, 0, [header, *arrays.values()] if ring.rank == 0 else [])
-    metadata, names = json.loads(header.tobytes())
-    return metadata, dict(zip(names, values))

@@ -3,10 +3,14 @@
 average: at the end of each epoch every worker's weights become the mean over all. easgd: every window the workers and a
 centre, of which each holds the same copy, pull each other (parameter_server/update_rules.py), and the epoch ends with
 all at the centre. Shares may differ by a batch: a worker that has trained all its batches takes part until all have.
+
+Where ranks come and go (membership.py), an epoch's batches are shared out among those who are there at its beginning,
+and who is lost has no part in the next mean or round.
 """
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import Any
 
@@ -18,8 +22,10 @@ from ..gradients import reduce
 from ..gradients.metric_sums import MetricSums
 from ..keras_types import Model
 from ..parameter_server import update_rules
+from ..parameter_server.rule_spec import Rule
 from ..rank.rank import Rank
 from . import learning_rate, optimizers
+from .fit_in_progress import FitInProgress
 from .keras_access import KerasAccess
 
 #: An `Announcement`'s flag: this worker has trained all its batches of the epoch.
@@ -29,35 +35,46 @@ EPOCH_ENDED = 1 << 16
 class RingSync(keras.callbacks.Callback):
     """Added to every fit of such a run. The hooks of Keras call `end_epoch`."""
 
-    def __init__(self, rank: Rank, access: KerasAccess, metric_sums: MetricSums) -> None:
+    def __init__(self, rank: Rank, fit: FitInProgress, access: KerasAccess, metric_sums: MetricSums) -> None:
         super().__init__()
         config = rank.config
-        self._rank, self._access, self._metric_sums = rank, access, metric_sums
-        self._rule = update_rules.make(config.rule, config.size) if config.rule else None
+        self._rank, self._fit, self._access, self._metric_sums = rank, fit, access, metric_sums
+        self._rule: Rule | None = None
         self._window = config.spec.window or config.size
         self._begun = False
         self._windows = 0  # of the epoch, that are over: with steps_per_execution, not every batch is seen
 
     def on_train_begin(self, logs: Any = None) -> None:
-        learning_rate.count_steps_of_all(self.model.optimizer, self._rank.config.size)
-        if self._rule is not None:
-            learning_rate.follow(self._rank, self._rule, self.model)
+        checkpoints = self._fit.checkpoints
+        self._count_workers(None if checkpoints is None else checkpoints.steps_of_all)
         if self.model.built:
             self._begin()
+
+    def _count_workers(self, steps: int | None = None) -> None:
+        """Have rule and schedule be those for the workers that there are. steps: as `count_steps_of_all` has it."""
+        learning_rate.count_steps_of_all(self.model, self._rank.peers.size, steps)
+        if self._rank.config.rule is not None:
+            self._rule = update_rules.make(self._rank.config.rule, self._rank.peers.size)
+            learning_rate.follow(self._rank, self._rule, self.model)
 
     def _begin(self) -> None:
         self._begun = True
         self._weights = list(self.model.trainable_weights)
         self._rank.progress.sync_rounds = 0
-        reduce.broadcast_weights(self._rank.peers, self._access.weights(self.model))
+        if self._fit.checkpoints is None or not self._fit.checkpoints.joins:
+            reduce.broadcast_weights(self._rank.peers, self._access.weights(self.model))
         self._centre = reduce.flat(self._weights)
 
     def on_train_end(self, logs: Any = None) -> None:
         learning_rate.scale(self.model.optimizer, 1.0)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self._rank.progress.sync_rounds = 0
+        progress = self._rank.progress
+        progress.epoch, progress.step, progress.sync_rounds = epoch, 0, 0
         self._windows = 0
+        if self._fit.membership is not None:
+            self._fit.membership.begin_epoch()
+            self._count_workers()
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if not self._begun:  # a model that was built by its first batch
@@ -89,12 +106,16 @@ class RingSync(keras.callbacks.Callback):
             self._begin()
         if self._rule is None:
             self._centre = reduce.flat(self._weights)
-            self._sum(self._centre)
-            self._centre /= self._rank.config.size
+            self._centre /= len(self._sum(self._centre))
         else:
             while not self._pull_each_other(has_ended=True):
                 pass
         reduce.assign(self._weights, self._centre)
         self._rank.progress.sync_rounds += 1
         averaged = self._access.statistics(model) + optimizers.moving_averages(model.optimizer)
-        self._metric_sums.reduce(EPOCH, model.metrics, averaged)
+        reduce_metrics = functools.partial(self._metric_sums.reduce, EPOCH, model.metrics, averaged)
+        membership = self._fit.membership
+        if membership is None:
+            reduce_metrics()
+        else:
+            membership.until_complete(reduce_metrics)

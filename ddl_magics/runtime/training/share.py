@@ -11,7 +11,7 @@ from typing import Any, Callable, Iterable, Iterator, Tuple
 import tensorflow as tf
 
 from ..gradients.batch import SAMPLE_ROWS, LocalShare, Share, Whole
-from ..keras_types import Batch, Dataset, Tensor
+from ..keras_types import Batch, Dataset, Tensor, Variable
 
 #: (elements of a dataset, a rank's position, the number of ranks) -> its `Share`.
 Cutter = Callable[[Tuple[Any, ...], Any, Any], Share]
@@ -193,14 +193,20 @@ def uncut(dataset: Dataset) -> Dataset:
     return _mapped(dataset, keep).prefetch(2)
 
 
-def shard(dataset: Dataset, rank: int, size: int, of_arrays: bool = False) -> Dataset:
+def shard(dataset: Dataset, rank: Any, size: Any, of_arrays: bool = False) -> Dataset:
     """A dataset of `Share`s: every `size`-th batch of `dataset`, beginning with number `rank`.
 
-    of_arrays: Keras has made `dataset` of arrays. Then the other batches are not gathered.
+    rank, size: ints, or variables of int64, which are read while it is iterated over. of_arrays: Keras has made
+    `dataset` of arrays. Then the other batches are not gathered.
     """
     dataset, gather = _before_gathering(dataset) if of_arrays else (dataset, None)
-    batches = dataset.shard(size, rank)
+    batches = dataset.shard(size, rank) if isinstance(size, int) else _every_nth(dataset, rank, size)
     return uncut(batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE) if gather else batches)
+
+
+def _every_nth(dataset: Dataset, rank: Variable, size: Variable) -> Dataset:
+    numbered = dataset.enumerate().filter(lambda number, _: tf.equal(number % size, rank))
+    return numbered.map(lambda _, batch: batch)
 
 
 def shard_steps(steps: int | None, rank: int, size: int) -> int | None:

@@ -159,6 +159,86 @@ def test_a_run_that_begins_alone_is_joined(rank_pool, one, monkeypatch, tmp_path
     assert_as_one_process(ended, one)
 
 
+AVERAGE = """
+import keras, numpy as np, os, time
+keras.config.set_floatx("float64")
+x, y = np.random.default_rng(3).normal(size=(2, 384, 3))
+y = y[:, :1]
+
+class Counts(keras.callbacks.Callback):
+    of_epochs = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.steps = batch + 1
+        if not os.path.exists(HURRY):
+            time.sleep(0.3)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.of_epochs.append(self.steps)
+
+model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")])
+model.compile(keras.optimizers.SGD(keras.optimizers.schedules.PolynomialDecay(0.1, 480, 0.01)), "mse")
+model.fit(x, y, batch_size=16, shuffle=False, verbose=0)
+fit = model.fit(x, y, batch_size=16, epochs=20, shuffle=False, verbose=0, validation_data=(x, y), callbacks=[Counts()])
+[x.tolist(), y.tolist(), model.get_weights()[0].tolist(), fit.history["val_loss"], Counts.of_epochs]
+"""
+
+
+def averaged(x, y, counts, killed):
+    """What three workers learn of AVERAGE. counts: steps of a worker, by epoch; killed: who is, in the last of the
+    epochs before two are left.
+    """
+    w, steps = np.ones((3, 1)), 0
+    for count, following in zip([8, *counts], [*counts, counts[-1]], strict=True):
+        workers, ends = 24 // count, []
+        for worker in range(workers):
+            end = w
+            for i, batch in enumerate(range(worker, 24, workers)):
+                rate = 0.1 - 0.09 * min(480, steps + i * workers) / 480
+                rows = slice(16 * batch, 16 * batch + 16)
+                end = end - rate * 2 * x[rows].T @ (x[rows] @ end - y[rows]) / 16
+            ends += [] if following > count and worker == killed else [end]
+        w, steps = sum(ends) / len(ends), steps + 24
+    return w
+
+
+@pytest.mark.parametrize("rank", [1, pytest.param(0, marks=pytest.mark.slow)])
+def test_an_average_is_that_of_those_who_are_there(rank_pool, tmp_path, rank):
+    """Who is lost is missing in the mean of its epoch; who joins has its share of the next. A schedule counts on."""
+    source = AVERAGE.replace("HURRY", repr(str(tmp_path / "hurry")))
+    run = launch.start(rank_pool(3), source, workers=3, min_workers=1, strategy="average")
+    launch.kill_in_epoch(run, 0, rank)
+    wait_until_joined(run, tmp_path / "hurry")
+    ended = run.finished(BOUND_SECONDS)
+    assert ended.state == "FINISHED", ended.message
+    assert {event["attempt"] for event in ended.of_kind("epoch")} == {1}
+    others = [each for each in range(3) if each != rank]
+    assert members(ended) == [[0, 1, 2], others, [*others, 3]]
+    x, y, weights, losses, counts = [np.array(values) for values in ended.result]
+    assert sorted(set(counts.tolist())) == [8, 12] and counts[-1] == 8
+    expected = averaged(x, y, counts.tolist(), rank)
+    np.testing.assert_allclose(weights, expected, rtol=1e-6)  # Keras' rate is in float32
+    np.testing.assert_allclose(losses[-1], np.mean((x @ expected - y) ** 2), rtol=1e-6)
+    assert [event["epoch"] for event in ended.of_kind("epoch")] == [0, *range(20)] and len(losses) == 20
+
+
+@pytest.mark.slow
+def test_an_elastic_average_is_that_of_those_who_are_there(rank_pool, tmp_path):
+    """Its rule and the factor of the learning rate follow their number."""
+    source = AVERAGE.replace("HURRY", repr(str(tmp_path / "hurry")))
+    run = launch.start(rank_pool(3), source, workers=3, min_workers=1, rule="easgd")
+    launch.kill_in_epoch(run, 0, 1)
+    wait_until_joined(run, tmp_path / "hurry")
+    ended = run.finished(BOUND_SECONDS)
+    assert ended.state == "FINISHED", ended.message
+    assert {event["attempt"] for event in ended.of_kind("epoch")} == {1}
+    assert members(ended) == [[0, 1, 2], [0, 2], [0, 2, 3]]
+    x, y, weights, _, counts = [np.array(values) for values in ended.result]
+    assert sorted(set(counts.tolist())) == [8, 12] and counts[-1] == 8
+    best = np.linalg.lstsq(x, y, rcond=None)[0]
+    np.testing.assert_allclose(weights, best, atol=0.05)
+
+
 BESIDE = """
 import keras, numpy as np, os, time
 keras.config.set_floatx("float64")

@@ -45,7 +45,7 @@ else:
 for make in makers:
     check(lambda: make(0.05), lambda: make(0.1))
 
-# Two workers: the second step of one is the third of all, at half of the rate.
+# A step of one worker is one of all: of two, of one that is left, of three.
 kinds = [given.SGD, given.legacy.SGD] if KERAS2 else [given.SGD]
 for kind in kinds:
     for compiled in (True, False):
@@ -53,10 +53,13 @@ for kind in kinds:
         model = keras.Sequential([keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
         model.compile(kind(schedule), "mse", run_eagerly=not compiled, jit_compile=False)
         model.build((None, 1))
-        learning_rate.count_steps_of_all(model.optimizer, 2)
-        for expected in (0.1, 0.1 + 0.05 * 0.8):  # the gradient of (w - 1)^2 is 2 w - 2
+        weight = 0.0
+        for workers, rate in ((2, 0.1), (1, 0.05), (3, 0.025)):  # at 0, 2 and 3 steps of all
+            learning_rate.count_steps_of_all(model, workers)
+            weight -= rate * (2 * weight - 2)  # the gradient of (w - 1)^2
             model.fit(np.ones((2, 1)), np.ones((2, 1)), batch_size=2, epochs=1, verbose=0)
-            np.testing.assert_allclose(model.get_weights()[0][0, 0], 2 * expected, rtol=1e-5)
+            np.testing.assert_allclose(model.get_weights()[0][0, 0], weight, rtol=1e-5)
+        assert learning_rate.steps_of_all(model.optimizer) == 6
         config = model.optimizer.get_config()["learning_rate"]
         assert config["class_name"] == "PolynomialDecay", config
 

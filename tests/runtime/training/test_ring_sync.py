@@ -126,7 +126,7 @@ def test_moving_averages_and_schedules_are_of_all_workers(rank_pool, strategy):
 def test_windows_that_end_between_the_batches_that_are_seen_count():
     """With steps_per_execution, Keras calls after several batches."""
     sync, rounds = RingSync.__new__(RingSync), []
-    sync._rank = SimpleNamespace(progress=SimpleNamespace(sync_rounds=0))
+    sync._rank, sync._fit = SimpleNamespace(progress=SimpleNamespace()), SimpleNamespace(membership=None)
     sync._begun, sync._rule, sync._window = True, object(), 3
     sync._pull_each_other = lambda has_ended: rounds.append(batch)
     for _ in range(2):
