@@ -487,6 +487,7 @@ class Helper:
 
         Raises:
             ValueError: the metric's state does not start at zero.
+            RuntimeError: the strategy's ranks do not meet: with `--strategy ps`.
         """
         return metric.result() if self._training is None else self._training.result(metric)
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from ..keras_types import Batch, Model
 from ..rank.rank import Rank
-from . import share, single_batch
+from . import derived_datasets, share, single_batch
 from .calls import TEST_BATCH, TRAIN_BATCH, Calls
 from .chief_feed import ChiefFeed
 from .fit_in_progress import FitInProgress
@@ -84,6 +84,11 @@ class CallData:
             return self._rank.peers.place
         fit.shares_epochs = True
         return self._placement.position, self._placement.size
+
+    def shards_steps(self, dataset: Any) -> bool:
+        """Whether `steps_per_epoch` of a fit counts the batches of all ranks, of which each has its share of --data."""
+        is_part = isinstance(dataset, tf.data.Dataset) and derived_datasets.is_part(dataset)
+        return self._config.local_updates and self._config.size > 1 and is_part
 
     def shard_steps(self, steps: int | None) -> int | None:
         """How many of an epoch's `steps` batches a dataset of every n-th has. ValueError where some rank had none."""

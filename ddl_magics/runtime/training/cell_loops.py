@@ -20,6 +20,11 @@ from .own_loop import OwnLoop
 from .owners import owners
 from .step_context import StepContext
 
+_NO_RESULT = (
+    "ddl.result needs workers that meet, and with --strategy %s they do not: use --strategy allreduce or average, or "
+    "metric.result() for this worker's rows"
+)
+
 
 class CellLoops:
     """loop: the steps between two calls of `fit`. slices: what Keras computes in them."""
@@ -38,8 +43,10 @@ class CellLoops:
 
     def result(self, metric: Metric) -> Any:
         """`ddl.result`: of the states of all ranks, which this rank's stay apart from."""
-        if not self._config.reduces_gradients:
+        if self._config.size == 1:
             return metric.result()
+        if self._context.rank.peers.ring is None:
+            raise RuntimeError(_NO_RESULT % self._config.spec.strategy)
         before = [tf.identity(variable) for variable in metric.variables]
         self._context.metric_sums.reduce(announcement.METRICS, [metric], [])
         result = metric.result()

@@ -82,7 +82,8 @@ class Keras2Hooks(KerasHooks):
         if fits and not trains and generated and not adapter.should_recreate_iterator() and self.config.size > 1:
             handler._dataset = share.ContinuingDataset(handler._dataset)
             self.rank.reporter.notice_once("info", _READ_AHEAD)
-        if sharded:
+        counts_all = trains and handler._steps_per_epoch is not None and self.call_data.shards_steps(dataset)
+        if sharded or counts_all:
             infer = handler._infer_steps
             handler._infer_steps = lambda steps, _: self.call_data.shard_steps(infer(steps, dataset))
             handler._inferred_steps = self.call_data.shard_steps(handler._inferred_steps)

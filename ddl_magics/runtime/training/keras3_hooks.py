@@ -97,8 +97,9 @@ class Keras3Hooks(KerasHooks):
                 self.continues = keeps_drawing and self._can_continue()
                 if self.continues:
                     self._distributed_dataset = share.ContinuingDataset(self._distributed_dataset.repeat())
-                if self.sharded:
+                if self.sharded or (trains and hooks.call_data.shards_steps(dataset)):
                     self.steps_per_epoch = hooks.call_data.shard_steps(self.steps_per_epoch)
+                if self.sharded:
                     self._share_out()
 
             def _share_out(self) -> None:

@@ -27,9 +27,9 @@ _PART = (
     "this cell reads --data itself, where a worker has its own share of the rows: 1 of %d; ddl.all_rows(dataset) has "
     "those of all workers, and adapt takes them by itself"
 )
-_PREDICTS = (
-    "predict gets --data here, where a worker has its own share of the rows: 1 of %d; "
-    "model.predict(ddl.all_rows(dataset)) predicts those of all workers"
+_OF_SHARE = (
+    "%s gets --data here, where a worker has its own share of the rows: 1 of %d; model.%s(ddl.all_rows(dataset)) takes "
+    "those of all workers"
 )
 _LOCAL = "adapt learns from this worker's rows alone, as its dataset is one of ddl.local(...)"
 
@@ -80,9 +80,10 @@ class ShareUse:
     def _call(self, original: Callable[..., Any], model: Model, *args: Any, **kwargs: Any) -> Any:
         """In place of a method of the model that reads a dataset."""
         self._judge()
-        data = args[0] if args else kwargs.get("x")
-        if original.__name__ == "predict" and isinstance(data, tf.data.Dataset) and derived_datasets.is_part(data):
-            self._rank.reporter.notice_once("info", _PREDICTS % self._rank.config.workers)
+        data, name = args[0] if args else kwargs.get("x"), original.__name__
+        apart = name == "predict" or (name == "evaluate" and self._rank.peers.ring is None)
+        if apart and isinstance(data, tf.data.Dataset) and derived_datasets.is_part(data):
+            self._rank.reporter.notice_once("info", _OF_SHARE % (name, self._rank.config.workers, name))
         return original(model, *args, **kwargs)
 
     def _judge(self) -> None:

@@ -169,6 +169,42 @@ def test_files_and_a_parameter_server(spark_cluster, files):
     assert len(notices(ended, BEGINNING)) == 1
 
 
+COUNTS = """
+import keras, numpy as np
+rows = dataset.map(lambda x, y: (x[:, None], y))
+model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+history = model.fit(rows.repeat(), steps_per_epoch=8, epochs=2, verbose=0)
+model.evaluate(rows, verbose=0)
+mean = keras.metrics.Mean()
+for x, y in dataset:
+    mean.update_state(y)
+try:
+    result_of_all = getattr(ddl, "_result"[1:])  # a cell that names it knows of shares, and is told nothing
+    print("result:", float(result_of_all(mean)))
+except RuntimeError as error:
+    print("result:", error)
+"""
+
+
+@pytest.mark.parametrize("strategy", ["average", "ps"])
+def test_workers_that_update_by_themselves_count_together(spark_cluster, strategy):
+    """Steps of an epoch are those of all, and what is of one worker's rows alone says so."""
+    frame = pd.DataFrame({"x": np.linspace(0, 1, 128, dtype=np.float32), "y": np.float32(np.arange(128) > 40)})
+    options = {"data": "df", "label": "y", "batch_size": 8, "strategy": strategy}
+    ended = launch.finished(spark_cluster(2), COUNTS, {"df": frame}, **options)
+    for rank in range(2):
+        steps = [event["count"] for event in ended.of_kind("steps") if event["rank"] == rank]
+        assert sum(steps) == 8
+        found = ended.logs(rank).partition("result: ")[2].partition("\n")[0]
+        assert (
+            found.startswith("ddl.result needs workers that meet")
+            if strategy == "ps"
+            else (float(found) == pytest.approx(87 / 128))
+        )
+    assert len(notices(ended, "evaluate gets --data here")) == (1 if strategy == "ps" else 0)
+
+
 @pytest.mark.slow
 @pytest.mark.executors(3)
 def test_three_workers(spark_cluster):
