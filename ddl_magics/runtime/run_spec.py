@@ -187,7 +187,7 @@ class RunSpec:
         return 1 if self.strategy == "single" else self.workers
 
     @property
-    def may_regroup(self) -> bool:
+    def may_change(self) -> bool:
         """Whether ranks may come and go while the others train on, as far as the options tell.
 
         For that each rank must have all that the others have: not so with a sharded optimizer. What compression carries

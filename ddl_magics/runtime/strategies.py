@@ -8,8 +8,8 @@ import re
 TF_ALLREDUCE, TF_PS = TF_DISTRIBUTE = ("tf-allreduce", "tf-ps")
 #: Strategies that connect their ranks in a `Collective`: all ranks must run at the same time.
 COLLECTIVE = frozenset(("allreduce", "average", TF_ALLREDUCE, TF_PS))
-#: Strategies whose runs may have another number of workers after a restart: --workers MIN..MAX.
-ELASTIC = ("allreduce", "average")
+#: Strategies whose workers may come and go: --workers MIN..MAX.
+ELASTIC = ("allreduce", "average", "ps")
 #: Each rank trains a model of its own.
 ENSEMBLE = "ensemble"
 #: Strategies that restart a rank that has died while the other ranks train.

@@ -110,8 +110,8 @@ def test_names_with_spaces_are_quoted():
         ("--workers 2..", "--workers must be a whole number above 0, or MIN..MAX such as 2..4, not '2..'."),
         ("--workers 0..2", "--workers must be a whole number above 0, or MIN..MAX such as 2..4, not '0..2'."),
         (
-            "--workers 1..2 --strategy ps",
-            "--workers 1..2 applies only to --strategy allreduce or average: name one number of workers.",
+            "--workers 1..2 --strategy ensemble",
+            "--workers 1..2 applies only to --strategy allreduce or average or ps: name one number of workers.",
         ),
         ("--workers 2 --workers 3", "--workers is given twice: leave one of them out."),
         ("--workers 2 3", "'3' is not an option"),

@@ -54,7 +54,7 @@ class DataPlan:
                     self.columns[index]["dtype"] = "<i8"
         self.size = spec.ranks
         #: Each rank gets all rows if they take no more bytes than these, and else a share: 0 for ranks that stay.
-        self.whole_bytes = WHOLE_BYTES if spec.may_regroup else 0
+        self.whole_bytes = WHOLE_BYTES if spec.may_change else 0
         #: Whether every rank gets all rows for validation: the chief validates alone where no all-reduce sums metrics.
         self.replicates_validation = spec.strategy not in ("allreduce", "average")
         self.sequences = SequencePlan.from_spec(spec)

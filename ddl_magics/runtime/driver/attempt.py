@@ -46,6 +46,8 @@ TICK_SECONDS = 0.5
 HELD_SECONDS = 2.0
 #: So often in a row a rank is started that does not come to train with the others.
 MOST_JOINS = 3
+#: The rank that a parameter server needs.
+CHIEF = 0
 
 
 class Attempt:
@@ -71,11 +73,12 @@ class Attempt:
         self._journal, self._workers = context.journal, config.workers
         self._numbers = dict.fromkeys(range(self._workers), number)  # by rank: higher for one that was restarted alone
         self._record = AttemptRecord(self._workers, trained=number > 1)
-        self._max_workers = max(config.max_workers, self._workers) if config.regroups else self._workers
+        self._max_workers = max(config.max_workers, self._workers) if config.changes else self._workers
         self._group = Group(number)
         self._epochs: dict[tuple[int, int], int] = {}  # (fit, epoch) -> the rank that has reported it
         self._failed_to_join = 0  # ranks, in a row
         self._just_joined: set[int] = set()  # which have not made a step with the others yet
+        self._put_off: set[int] = set()  # until the chief is there again
         self._regroups = False  # what trains now can go on without one of its ranks
         self._changed = threading.Condition()
         self._channels: dict[int, wire.Channel] = {}
@@ -99,7 +102,7 @@ class Attempt:
             self._expect(self._workers)
             if self._record.stop_asked_at is None:
                 self._journal.enter(events.SUBMITTED, self._message)
-        if self._config.regroups:
+        if self._config.changes:
             threading.Thread(target=self._report_executors, daemon=True).start()
         self._submit()
 
@@ -194,6 +197,8 @@ class Attempt:
         record = self._record
         if self._config.spec.strategy not in RESTARTED_ALONE or record.stop_asked_at is not None or record.server_death:
             return
+        if self._config.changes and self._group.members:
+            return self._replace_dead_ranks()
         for rank, result in record.deaths().items():
             if self._numbers[rank] >= self._max_starts:
                 continue
@@ -203,6 +208,64 @@ class Attempt:
             message = "%s; it is restarted (attempt %d of %d) while the others continue"
             self._journal.enter(events.RUNNING, message % (result.death, self._numbers[rank], self._max_starts))
             self._submit(rank, in_place_of=rank)
+
+    def _replace_dead_ranks(self) -> None:
+        """Beside a parameter server, where ranks come and go: have another one take a dead rank's number."""
+        record, group = self._record, self._group
+        deaths = record.deaths()
+        failed = {rank for rank in record.departed & record.ends.keys() if record.ends[rank].end.failure is not None}
+        for rank in sorted(deaths.keys() | failed):
+            if rank in group.members:
+                group.leave(rank)
+                count = len(group.members)
+                text = "%s; %s %s on" % (
+                    deaths[rank].death,
+                    counted(count, "worker"),
+                    "trains" if count == 1 else "train",
+                )
+                self._journal.enter_from((events.RUNNING,), events.RUNNING, text)
+                self._report_group()
+                self._failed_to_join = 0
+            else:
+                self._note_lost_newcomer(rank)
+            if rank in deaths:
+                self._note_death(rank)
+            gives_up = self._failed_to_join >= MOST_JOINS
+            if gives_up and rank == CHIEF:
+                continue  # which all others need
+            self._forget(rank)
+            self._start_in_place(rank, starts=not gives_up)
+
+    def _start_in_place(self, rank: int, starts: bool = True) -> None:
+        """Start a rank again, to join the others; the run does not end because of it. starts: False: it is left out."""
+        if rank != CHIEF:
+            self._record.departed.add(rank)
+        if starts:
+            self._submit(rank, in_place_of=rank)
+
+    def _makes_room(self, rank: int) -> bool:
+        """End a rank that has come while the chief waits for a slot, which has to come first; else False."""
+        with self._changed:
+            record = self._record
+            if (
+                self._config.regroups
+                or CHIEF in (rank, *self._channels, *record.ends)
+                or record.stop_asked_at is not None
+            ):
+                return False
+            self._forget(rank)
+            self._put_off.add(rank)
+            return True
+
+    def _note_joined(self, rank: int) -> None:
+        """Beside a parameter server, a rank that has come later trains."""
+        self._record.departed.discard(rank)
+        self._failed_to_join = 0
+        self._group.members = sorted([*self._group.members, rank])
+        text = "rank %d on %s has joined; running on %s"
+        text %= rank, self._hosts[rank], counted(len(self._group.members), "worker")
+        self._journal.enter_from((events.RUNNING,), events.RUNNING, text)
+        self._report_group()
 
     def _note_death(self, rank: int) -> None:
         """Count it against the rank's executor; not where the end may come of the stop."""
@@ -232,7 +295,7 @@ class Attempt:
     def _let_go(self) -> None:
         """Have the others train on without a rank that has died, if they can."""
         record, group = self._record, self._group
-        if not group.members:
+        if not group.members or not self._config.regroups:
             return
         deaths = record.deaths()
         for rank in record.departed & (record.ends.keys() | record.lost.keys()):
@@ -338,10 +401,14 @@ class Attempt:
 
     def _take_in(self, rank: int) -> None:
         """A rank has started to join the others: it gets what they have trained so far."""
+        if self._makes_room(rank):
+            return
         with self._changed:
             channel = self._channels.get(rank)
             if channel is None:
                 return
+            while rank == CHIEF and self._put_off:
+                self._start_in_place(self._put_off.pop())
             self._started.add(rank)
             self._silence.forget(rank)
             checkpoints = self._context.checkpoints.files()
@@ -350,7 +417,7 @@ class Attempt:
         peers = {
             "addresses": [],
             **_place_on_host(rank, hosts),
-            "servers": None,
+            "servers": self._context.servers.addresses if self._context.servers else None,
             "joins": True,
             "resume": checkpoint_files.positions(checkpoints),
         }
@@ -487,6 +554,9 @@ class Attempt:
         if isinstance(event, events.Steps) and rank in self._just_joined:
             self._just_joined.discard(rank)
             self._failed_to_join = 0
+        comes_later = self._config.changes and not self._config.regroups and bool(self._group.members)
+        if isinstance(event, events.Steps) and comes_later and rank not in self._group.members:
+            self._note_joined(rank)
         if isinstance(event, events.Fit):
             self._regroups = event.regroups
         if self._is_told(event):
@@ -540,7 +610,7 @@ class Attempt:
             # Several, also after restarts: a rank may die while another one that was restarted is not ready yet.
             waiting = {r: channel for r, channel in channels.items() if r not in self._started}
             self._started.update(waiting)
-            if self._config.regroups:
+            if self._config.changes:
                 self._group.begin(waiting)
                 self._report_group()
                 for _ in range(self._workers, self._max_workers):

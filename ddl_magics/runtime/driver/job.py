@@ -221,6 +221,7 @@ class Job:
                 lambda text: self.journal.report(events.make("log", events.JOB, stream="stderr", text=text)),
                 # The run's end follows, once the workers have ended.
                 lambda message: self.journal.notice("warning", message),
+                0 if self.spec.min_workers is None else self.spec.ranks,
             )
             cleanup.callback(servers.close)
         packages = Distinct(self._environment["packages"] if self._environment else {})

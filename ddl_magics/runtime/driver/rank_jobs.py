@@ -93,7 +93,7 @@ class RankJobs:
             rdd: RDD[Any]
             if rank is None:
                 rdd = self._rows.partitions()
-            elif config.regroups:  # it may be none of those at the beginning
+            elif config.changes:  # it may be none of those at the beginning
                 rdd, only_rank, number = self._rows.partition_of_one(), None, rank
             else:
                 rdd, config = self._rows.dealt_again(config)
@@ -102,7 +102,7 @@ class RankJobs:
             stage = rdd.barrier() if together else rdd
             description = "%s: %s on %s" % (self._spec.name, strategy, counted(self._spec.ranks, "worker"))
             if rank is not None:
-                description += ", rank %d" % rank if config.regroups else ", rank %d again" % rank
+                description += ", rank %d" % rank if config.changes else ", rank %d again" % rank
             ranks = gpus.request(stage.mapPartitionsWithIndex(rank_task), self._spec.gpus)
             jvm_gateway.collect(ranks, self._group, description)
         except Exception as problem:  # Py4J raises many kinds

@@ -30,7 +30,8 @@ class ParameterServers:
 
     rule: as --rule takes it. count: of servers. host: where they listen; advertised: where the ranks reach them.
     on_output(text): called with lines that a server prints, up to `MAX_OUTPUT_BYTES` of each. on_death(message): called
-    once there is a `death`.
+    once there is a `death`. workers: with which the run begins; max_workers: how many there may be, where they come and
+    go, or 0.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class ParameterServers:
         advertised: str,
         on_output: Callable[[str], None],
         on_death: Callable[[str], None],
+        max_workers: int = 0,
     ) -> None:
         config = {
             "credentials": credentials.to_json(),
@@ -50,7 +52,7 @@ class ParameterServers:
             "size": workers,
             "attempt": 1,
             "rule": rule,
-            "options": {"rejoin_seconds": REJOIN_SECONDS},
+            "options": {"rejoin_seconds": REJOIN_SECONDS, "max_size": max_workers},
         }
         self.death: str | None = None
         self._on_death = on_death

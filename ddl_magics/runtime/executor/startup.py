@@ -50,6 +50,8 @@ def connect(
         from ..parameter_server import shards
 
         rank.server = shards.connect(peers["servers"], config.credentials, config.rank, config.attempt, SERVER_SECONDS)
+        if config.changes:
+            rank.peers.sharers = range(config.workers)
     if config.uses_tf_distribute:
         rank.cluster = cluster = TfCluster(rank, lambda error: give_up(rank, error))
         rank.stop.on_asked = lambda: _abort_later(rank, cluster)

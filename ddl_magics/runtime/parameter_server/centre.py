@@ -6,7 +6,7 @@ No sockets and no locks: the server calls it under its one lock, tests call it b
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, AbstractSet, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, AbstractSet, Any, Literal, NamedTuple, Sequence
 
 import numpy as np
 
@@ -28,23 +28,29 @@ class Refusal(Exception):
 
 
 class Arrival(NamedTuple):
-    """What a rank brings to the end of an epoch: float64 vectors, and whether it wants the fit to stop."""
+    """What a rank brings to the end of an epoch: float64 vectors, whether it wants the fit to stop, and whether it has
+    trained in the epoch.
+    """
 
     sums: Vector
     means: Vector
     stop: bool
+    trained: bool = True
 
 
 class EpochEnd:
     """What every rank receives when an epoch is over.
 
-    sums, means: over the ranks that arrived, float64. stop: whether any of them wants the fit to stop. centre, version:
-    as they stood when the last rank arrived.
+    sums, means: over the ranks that arrived, float64; means over those that have trained. stop: whether any of them
+    wants the fit to stop. centre, version: as they stood when the last rank arrived. ranks: those that there were then,
+    which share out the next epoch.
     """
 
-    def __init__(self, arrivals: list[Arrival], centre: Vector, version: int) -> None:
+    def __init__(self, arrivals: list[Arrival], centre: Vector, version: int, ranks: Sequence[int]) -> None:
         self.sums: Vector = np.sum([arrival.sums for arrival in arrivals], axis=0)
-        self.means: Vector = np.mean([arrival.means for arrival in arrivals], axis=0)
+        trained = [arrival for arrival in arrivals if arrival.trained] or arrivals
+        self.means: Vector = np.mean([arrival.means for arrival in trained], axis=0)
+        self.ranks = ranks
         self.stop = any(arrival.stop for arrival in arrivals)
         #: None once the next epoch is over: its memory is free for other centres.
         self.centre: Vector | None = centre
@@ -57,8 +63,11 @@ class Fit:
     centre: the initial weights, a vector that the fit takes over: it becomes read-only.
     """
 
-    def __init__(self, rule: Rule, centre: Vector) -> None:
+    def __init__(self, rule: Rule, centre: Vector, ranks: Sequence[int] = ()) -> None:
+        """ranks: those that share out the first epoch."""
         self.rule = rule
+        #: Those that share out the epoch that the ranks are in.
+        self.ranks = ranks
         self.centre = centre
         self.centre.setflags(write=False)
         #: Commits merged so far.
@@ -140,7 +149,8 @@ class Fit:
             for older in self._epoch_ends.values():
                 older.centre = None
             arrivals = [arrived[rank] for rank in sorted(arrived)]
-            self._epoch_ends[epoch] = EpochEnd(arrivals, self.centre, self.version)
-            self.epoch = max(self.epoch, epoch + 1)
+            self._epoch_ends[epoch] = EpochEnd(arrivals, self.centre, self.version, sorted(awaited))
+            if epoch + 1 > self.epoch:
+                self.epoch, self.ranks = epoch + 1, sorted(awaited)
             del self._arrived[epoch]
         return self._epoch_ends[epoch]

@@ -62,6 +62,10 @@ class Exchanger(Generic[Version]):
         self._overlapped = self._overlap_commits = 0
         self._first_window = True
 
+    def follow(self, rule: Rule, window: int) -> None:
+        """The workers are others: go on by this rule. Called between two epochs."""
+        self._rule, self._window = rule, window
+
     @property
     def in_flight(self) -> bool:
         """Whether a commit was sent and its answer not collected."""

@@ -15,16 +15,22 @@ CHIEF = 0
 class Members:
     """The ranks of a run. Used under the server's lock.
 
-    size: ranks 0 to size - 1 may connect. attempt: the first that is admitted. join_seconds: how long, from the first
+    size: ranks 0 to size - 1 are expected. attempt: the first that is admitted. join_seconds: how long, from the first
     fit on, ranks that have never connected are awaited. rejoin_seconds: how long rank 0, which all others need, is
-    awaited after its connection broke.
+    awaited after its connection broke. max_size: where ranks come and go, those below it may connect; else 0. One that
+    does so later than at the beginning is awaited once it has begun a fit.
     """
 
-    def __init__(self, size: int, attempt: int, join_seconds: float, rejoin_seconds: float = 0.0) -> None:
+    def __init__(
+        self, size: int, attempt: int, join_seconds: float, rejoin_seconds: float = 0.0, max_size: int = 0
+    ) -> None:
         self._rejoin_seconds = rejoin_seconds
         self._rejoin_deadline = 0.0
-        self._attempts = dict.fromkeys(range(size), attempt)
+        self._attempts = dict.fromkeys(range(max(size, max_size)), attempt)
         self._connected: dict[int, Channel] = {}
+        self._at_beginning = {(rank, attempt) for rank in range(size)}
+        self._have_begun: set[tuple[int, int]] = set()  # ranks, each in its attempt
+        self._changes = max_size > 0
         self._absent = set(range(size))
         self._join_seconds = join_seconds
         self._join_deadline: float | None = None
@@ -52,6 +58,10 @@ class Members:
             if rank == CHIEF and not has_left:
                 self._rejoin_deadline = time.monotonic() + self._rejoin_seconds
 
+    def begins(self, rank: int) -> None:
+        """The rank has begun a fit."""
+        self._have_begun.add((rank, self._attempts[rank]))
+
     def fit_begins(self) -> None:
         """From the first fit on, absent ranks are waited for a bounded time."""
         if self._join_deadline is None:
@@ -62,4 +72,9 @@ class Members:
         current_time = time.monotonic()
         joining = self._absent if self._join_deadline is None or current_time < self._join_deadline else set()
         rejoining = {CHIEF} if current_time < self._rejoin_deadline else set()
-        return set(self._connected) | joining | rejoining
+        return {rank for rank in self._connected if not self._prepares(rank)} | joining | rejoining
+
+    def _prepares(self, rank: int) -> bool:
+        """Whether a rank has come later and has not begun a fit."""
+        of_attempt = rank, self._attempts[rank]
+        return self._changes and rank != CHIEF and of_attempt not in self._at_beginning | self._have_begun

@@ -95,13 +95,14 @@ class CommitRequest(RequestHeader):
 
 
 class EpochEndRequest(RequestHeader):
-    """sums, means: the sizes of the two vectors."""
+    """sums, means: the sizes of the two vectors. trained: whether the rank had a share of the epoch."""
 
     fit: int
     epoch: int
     sums: int
     means: int
     stop: bool
+    trained: bool
 
 
 class BroadcastRequest(RequestHeader):
@@ -122,6 +123,7 @@ class Reply(TypedDict, total=False):
     room: MemoryOffer | None
     version: int
     epoch: int
+    ranks: list[int]
     staleness: int
     stop: bool
     value: Any

@@ -42,8 +42,11 @@ _Answer = Tuple[protocol.Reply, Sequence[Vector]]
 
 
 class ServerOptions(TypedDict, total=False):
-    """In seconds: defaults are `JOIN_SECONDS`, `ALIVE_SECONDS`, and 0 for rank 0 to connect again."""
+    """Defaults, in seconds, are `JOIN_SECONDS`, `ALIVE_SECONDS`, and 0 for rank 0 to connect again. max_size: as
+    `Members` has it; by default 0.
+    """
 
+    max_size: int
     join_seconds: float
     alive_seconds: float
     rejoin_seconds: float
@@ -75,12 +78,14 @@ class Server:
         update_rules.parse(self._rule)
         self._changed = threading.Condition()
         options = config["options"]
+        self._most_ranks = max(self._size, options.get("max_size", 0))
         self._alive_seconds = options.get("alive_seconds", ALIVE_SECONDS)
         self._members = Members(
             config["size"],
             config["attempt"],
             options.get("join_seconds", JOIN_SECONDS),
             options.get("rejoin_seconds", 0.0),
+            options.get("max_size", 0),
         )
         self._fits: dict[int, Fit] = {}
         self._vectors, self._statistics = Pool(), Buffers()
@@ -185,8 +190,9 @@ class Server:
         fit = self._wait(buffer, begun)
         with self._changed:
             fit.check(rank, header["dtype"], header["size"])
+            self._members.begins(rank)
             room = buffer.lend(header["dtype"], header["size"])
-            return {"version": fit.version, "epoch": fit.epoch, "room": room}, [fit.centre]
+            return {"version": fit.version, "epoch": fit.epoch, "ranks": list(fit.ranks), "room": room}, [fit.centre]
 
     def _start(self, rank: int, number: int, initial: Vector, rate: float | None) -> None:
         if rank != CHIEF:
@@ -195,7 +201,8 @@ class Server:
             raise Refusal("usage", rank, "fit %d is over: fit %d has begun" % (number, max(self._fits)))
         self._members.fit_begins()
         if number not in self._fits:  # else rank 0 has connected again, and the fit keeps its centre
-            self._fits[number] = Fit(update_rules.get(self._rule, self._size, rate), initial)
+            rule = update_rules.get(self._rule, self._most_ranks, rate)
+            self._fits[number] = Fit(rule, initial, sorted(self._members.awaited()))
             for outdated in sorted(self._fits)[:-FITS_KEPT]:
                 del self._fits[outdated]
         self._changed.notify_all()
@@ -230,12 +237,17 @@ class Server:
         )
         with self._changed:
             fit = self._fit(rank, header["fit"])
-            fit.arrive(epoch, rank, Arrival(sums, means, header["stop"]))
+            fit.arrive(epoch, rank, Arrival(sums, means, header["stop"], header["trained"]))
             self._changed.notify_all()
         epoch_end: EpochEnd = self._wait(buffer, lambda: fit.epoch_end(epoch, self._members.awaited()))
         with self._changed:
             centre = fit.centre if epoch_end.centre is None else epoch_end.centre
-            return {"version": epoch_end.version, "stop": epoch_end.stop}, [epoch_end.sums, epoch_end.means, centre]
+            reply: protocol.Reply = {
+                "version": epoch_end.version,
+                "stop": epoch_end.stop,
+                "ranks": list(epoch_end.ranks),
+            }
+            return reply, [epoch_end.sums, epoch_end.means, centre]
 
     def _broadcast(self, buffer: ServerBuffer, header: protocol.BroadcastRequest) -> _Answer:
         rank, tag, value = buffer.rank, header["tag"], header["value"]

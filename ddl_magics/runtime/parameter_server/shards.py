@@ -56,6 +56,10 @@ class ShardedClient:
         return self._clients[0].epoch
 
     @property
+    def ranks(self) -> Sequence[int]:
+        return self._clients[0].ranks
+
+    @property
     def busy(self) -> bool:
         """As `Client.busy`, of any server."""
         return any(client.busy for client in self._clients)
@@ -103,14 +107,14 @@ class ShardedClient:
         return centre, tuple(version for _, version, _ in replies), max(staleness for _, _, staleness in replies)
 
     def epoch_end(
-        self, fit: int, epoch: int, sums: npt.NDArray[Any], means: npt.NDArray[Any], stop: bool
+        self, fit: int, epoch: int, sums: npt.NDArray[Any], means: npt.NDArray[Any], stop: bool, trained: bool = True
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Vector, Versions, bool]:
         """As `Client.epoch_end`; the first server alone adds up sums and means."""
         empty = np.zeros(0)
         other_servers = len(self._clients) - 1
 
         def end_epoch(client: Client, sums: npt.NDArray[Any], means: npt.NDArray[Any]) -> Any:
-            return client.epoch_end(fit, epoch, sums, means, stop)
+            return client.epoch_end(fit, epoch, sums, means, stop, trained)
 
         replies = self._call_all(end_epoch, [sums] + [empty] * other_servers, [means] + [empty] * other_servers)
         sums, means, _, _, stop = replies[0]

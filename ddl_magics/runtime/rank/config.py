@@ -111,16 +111,21 @@ class JobConfig:
         return self.spec.strategy in strategies.TF_DISTRIBUTE
 
     @property
-    def regroups(self) -> bool:
+    def changes(self) -> bool:
         """Whether ranks may come and go while the others train on; otherwise all restart with another number."""
-        return self.spec.may_regroup and (self.manifest is None or self.whole_data)
+        return self.spec.may_change and (self.manifest is None or self.whole_data)
+
+    @property
+    def regroups(self) -> bool:
+        """Whether ranks that meet in collectives may come and go while the others train on."""
+        return self.changes and self.spec.strategy in strategies.COLLECTIVE
 
     @property
     def size(self) -> int:
         """How many ranks this library trains a model on together; where they come and go, `Peers` has the number."""
         if self.in_ensemble or self.uses_tf_distribute:
             return 1
-        return max(2, self.workers) if self.regroups else self.workers
+        return max(2, self.workers) if self.changes else self.workers
 
     def share_of_data(self, rank: int) -> tuple[int, int]:
         """(number, how many there are) of the share of --data that a rank has: the only one, where each has all."""

@@ -35,6 +35,7 @@ class Peers:
     """ring: the `Collective` of the ranks, once connected; None where they do not meet in collectives.
 
     feed: another one, for batches that rank 0 deals, once there are any. regrouping: where ranks come and go, or None.
+    sharers: the ranks that share out an epoch beside a parameter server, where ranks come and go there; else None.
     """
 
     def __init__(self, config: RankConfig, progress: Progress, stop: Stop) -> None:
@@ -42,6 +43,7 @@ class Peers:
         self.ring: Collective | None = None
         self.feed: Collective | None = None
         self.regrouping: Regrouping | None = None
+        self.sharers: Sequence[int] | None = None
         self.timings = StepTimings()
         self._stop = stop
         self._rows_ring: Collective | None = None
@@ -66,18 +68,27 @@ class Peers:
 
     @property
     def position(self) -> int:
-        """This rank's place among those that train together: it decides which rows are its own."""
+        """This rank's place among those that train together: it decides which rows are its own.
+
+        It is `size` for one that has no share of the epoch.
+        """
+        if self.sharers is not None:
+            own = self.config.rank
+            return self.sharers.index(own) if own in self.sharers else len(self.sharers)
         return self.config.rank if self.regrouping is None else self.collective.rank
 
     @property
     def size(self) -> int:
         """How many train together."""
+        if self.sharers is not None:
+            return len(self.sharers)
         return self.config.workers if self.regrouping is None else self.collective.size
 
     @property
     def place(self) -> tuple[int, int]:
         """(position, size), by which batches are cut that all train on together."""
-        return (self.config.rank, self.config.size) if self.regrouping is None else (self.position, self.size)
+        is_fixed = self.regrouping is None and self.sharers is None
+        return (self.config.rank, self.config.size) if is_fixed else (self.position, self.size)
 
     @property
     def is_chief(self) -> bool:

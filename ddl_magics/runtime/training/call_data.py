@@ -80,8 +80,13 @@ class CallData:
 
     def _place(self, fit: FitInProgress | None, each_epoch: bool) -> tuple[Any, Any]:
         """(position, size) by which whole batches are shared out: variables where ranks come and go between epochs."""
-        if self._rank.peers.regrouping is None or fit is None or not each_epoch:
-            return self._rank.peers.place
+        peers = self._rank.peers
+        if not self._config.changes or fit is None:
+            return peers.place
+        if not each_epoch:
+            if peers.sharers is not None:  # those at the beginning of the run: who has come later has nothing
+                peers.sharers = range(self._config.workers)
+            return peers.place
         fit.shares_epochs = True
         return self._placement.position, self._placement.size
 
@@ -93,7 +98,7 @@ class CallData:
     def shard_steps(self, steps: int | None) -> int | None:
         """How many of an epoch's `steps` batches a dataset of every n-th has. ValueError where some rank had none."""
         position, size = self._rank.peers.place
-        most = size if self._rank.peers.regrouping is None else max(size, self._config.max_workers)
+        most = max(size, self._config.max_workers) if self._config.changes else size
         if steps is not None and steps < most:
             message = "%d batches an epoch cannot feed %d workers: lower the batch size or --workers"
             raise ValueError(message % (steps, most))

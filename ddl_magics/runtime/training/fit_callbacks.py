@@ -123,7 +123,7 @@ class FitCallbacks:
         for metric in fit.model.metrics:  # those that only a train_step of the cell uses are not built by `compile`
             self._context.whole_metrics.take(metric)
         if rank.server:
-            sync = ParameterSync(rank, fit, self._access)
+            sync = ParameterSync(rank, fit, self._access, self._context.placement)
             fit.sync, fit.validate = sync, sync.validate
         else:
             fit.sync = RingSync(rank, fit, self._access, self._context.metric_sums)

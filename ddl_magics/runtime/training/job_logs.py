@@ -37,7 +37,7 @@ class JobLogs:
         if call.trains and self._context.config.local_updates:
             if fit is not None and fit.sync is not None:  # not in a rehearsal
                 fit.sync.end_epoch(model)
-            return original(model, logs)
+            return original(model, logs or model.get_metrics_result())  # nothing of a rank without a share
         results = batch_logs.results_of_metrics(model)
         statistics = self._access.statistics(model) if call.trains else []
         if call.kind == "fit" and fit is not None and fit.repeated is not None:

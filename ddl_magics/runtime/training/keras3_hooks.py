@@ -117,6 +117,10 @@ class Keras3Hooks(KerasHooks):
                 of_each = together * (hooks.config.size if self.sharded and together > 1 else 1)
                 return bool(count) and not self.steps_per_epoch and count % of_each == 0
 
+            def _interrupted_warning(self) -> None:
+                if not (self.sharded and self._num_batches == 0):  # no share of this epoch
+                    super()._interrupted_warning()
+
             def __iter__(self) -> Any:
                 super().__iter__()
                 if self.sharded and hooks.calls.fit is not None and hooks.calls.fit.shares_epochs:

@@ -1,13 +1,14 @@
 """Training against a parameter server: a worker trains on its own batches and meets the centre once a window.
 
 Keras' own optimizer makes the local steps. The update rule says what is committed and what comes back
-(parameter_server/update_rules.py).
+(parameter_server/update_rules.py). Where ranks come and go, the server says at an epoch's end who shares out the next.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import keras
 import numpy as np
@@ -24,28 +25,62 @@ from ..stopping import NAN_ADVICE, NotANumber
 from . import learning_rate, optimizers, stability
 from .fit_in_progress import FitInProgress
 from .keras_access import KerasAccess
+from .placement import Placement
 
 
 class ParameterSync(keras.callbacks.Callback):
     """Added to every fit of a `ps` run. The hooks of Keras call `end_epoch` and `validate`."""
 
-    def __init__(self, rank: Rank, fit: FitInProgress, access: KerasAccess) -> None:
+    def __init__(self, rank: Rank, fit: FitInProgress, access: KerasAccess, placement: Placement) -> None:
         super().__init__()
         assert rank.server is not None
         self._rank, self._config, self._progress = rank, rank.config, rank.progress
-        self._server, self._fit, self._access = rank.server, fit, access
-        self._window = rank.config.spec.window or rank.config.size
+        self._server, self._fit, self._access, self._placement = rank.server, fit, access, placement
         self._begun = False
         self._synced_step = 0  # batches of this epoch that were handed over
 
     def on_train_begin(self, logs: Any = None) -> None:
         checkpoints = self._fit.checkpoints
         assert checkpoints is not None
-        learning_rate.count_steps_of_all(self.model, self._config.size, checkpoints.steps_of_all)
-        self._rule = self._make_rule()
+        self._count_workers(checkpoints.steps_of_all)
         if self.model.built and not checkpoints.skipped:
             self._begin()
-            checkpoints.join(self.model, self._server.epoch)
+            with self._alone():
+                checkpoints.join(self.model, self._server.epoch)
+            self._share_out()
+
+    def _count_workers(self, steps: int | None = None) -> None:
+        """Have rule, window and schedule be those for the workers that there are.
+
+        steps: as `count_steps_of_all` has it.
+        """
+        self._size = self._rank.peers.place[1]
+        self._window = self._config.spec.window or self._size
+        learning_rate.count_steps_of_all(self.model, self._size, steps)
+        self._rule = self._make_rule()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While it lasts, this rank has the batches of all, so that it need not read many to find one."""
+        peers, sharers = self._rank.peers, self._rank.peers.sharers
+        if sharers is not None:
+            peers.sharers = [self._config.rank]
+            self._placement.update()
+        try:
+            yield
+        finally:
+            peers.sharers = sharers
+
+    def _share_out(self) -> None:
+        """Share out the next epoch among the ranks that there are, where they come and go."""
+        peers = self._rank.peers
+        if peers.sharers is None or not self._fit.shares_epochs:
+            return
+        peers.sharers = self._server.ranks
+        self._placement.update()
+        if peers.size != self._size:
+            self._count_workers()
+            self._exchanger.follow(self._rule, self._window)
 
     def _begin(self) -> None:
         """Take the chief's weights as the first centre."""
@@ -65,13 +100,13 @@ class ParameterSync(keras.callbacks.Callback):
         config, optimizer, spec = self._config, self.model.optimizer, self._config.rule
         assert spec is not None
         rate = optimizers.learning_rate(optimizer)
-        rule = update_rules.make(spec, config.size, rate)
+        rule = update_rules.make(spec, self._size, rate)
         if RATE.name not in spec.settings:
             rule = stability.steady(rule, rate, optimizers.momentum(optimizer), self._window)
         if rule.look_ahead:
             optimizers.require_look_ahead(optimizer, rule.name)
         learning_rate.follow(self._rank, rule, self.model)
-        warning = stability.warning(rule, rate, optimizers.momentum(optimizer), self._window, config.size)
+        warning = stability.warning(rule, rate, optimizers.momentum(optimizer), self._window, self._size)
         if warning and config.is_chief:
             self._rank.reporter.notice("warning", warning)
         return rule
@@ -148,12 +183,15 @@ class ParameterSync(keras.callbacks.Callback):
         states = [variable for metric in model.metrics for variable in metric.variables]
         averaged = self._access.statistics(model) + optimizers.moving_averages(model.optimizer)
         sums, means, centre, version, agreed = self._server.epoch_end(
-            progress.fit, progress.epoch, _flat(states), _flat(averaged), stop.requested or stop.asked
+            *(progress.fit, progress.epoch, _flat(states), _flat(averaged)),
+            stop=stop.requested or stop.asked,
+            trained=self._rank.peers.place[0] < self._size,
         )
         stop.agreed = stop.agreed or agreed
         reduce.assign(states, sums)
         reduce.assign(averaged, means)
         self._adopt(centre, version)
+        self._share_out()
 
     def validate(self, evaluate: Callable[[], Any]) -> Any:
         """The chief's validation of the centre, for all workers."""

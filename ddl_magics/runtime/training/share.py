@@ -196,11 +196,14 @@ def uncut(dataset: Dataset) -> Dataset:
 def shard(dataset: Dataset, rank: Any, size: Any, of_arrays: bool = False) -> Dataset:
     """A dataset of `Share`s: every `size`-th batch of `dataset`, beginning with number `rank`.
 
-    rank, size: ints, or variables of int64, which are read while it is iterated over. of_arrays: Keras has made
-    `dataset` of arrays. Then the other batches are not gathered.
+    rank, size: ints, or variables of int64, which are read while it is iterated over. There is nothing for `size` and
+    above. of_arrays: Keras has made `dataset` of arrays. Then the other batches are not gathered.
     """
     dataset, gather = _before_gathering(dataset) if of_arrays else (dataset, None)
-    batches = dataset.shard(size, rank) if isinstance(size, int) else _every_nth(dataset, rank, size)
+    if not isinstance(size, int):
+        batches = _every_nth(dataset, rank, size)
+    else:
+        batches = dataset.shard(size, rank) if rank < size else dataset.take(0)
     return uncut(batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE) if gather else batches)
 
 
@@ -210,8 +213,10 @@ def _every_nth(dataset: Dataset, rank: Variable, size: Variable) -> Dataset:
 
 
 def shard_steps(steps: int | None, rank: int, size: int) -> int | None:
-    """How many of `steps` batches `shard` leaves to `rank`; None stays None."""
-    return None if steps is None else (steps - rank + size - 1) // size
+    """How many of `steps` batches `shard` leaves to `rank`, none from `size` on; None stays None."""
+    if steps is None or rank >= size:
+        return None if steps is None else 0
+    return (steps - rank + size - 1) // size
 
 
 class ContinuingDataset:

@@ -239,6 +239,48 @@ def test_an_elastic_average_is_that_of_those_who_are_there(rank_pool, tmp_path):
     np.testing.assert_allclose(weights, best, atol=0.05)
 
 
+def steps_of_epochs(ended, ranks):
+    """How many batches these ranks have trained in each epoch of the second fit."""
+    counts = dict.fromkeys(range(20), 0)
+    for event in ended.of_kind("steps"):
+        if event["fit"] == 1 and event["rank"] in ranks:
+            counts[event["epoch"]] += event["count"]
+    return list(counts.values())
+
+
+def test_beside_a_parameter_server_epochs_are_shared_out_among_those_who_are_there(rank_pool, tmp_path):
+    source = AVERAGE.replace("HURRY", repr(str(tmp_path / "hurry")))
+    run = launch.start(rank_pool(3), source, workers=3, min_workers=1, strategy="ps")
+    launch.kill_in_epoch(run, 0, 1)
+    wait_until_joined(run, tmp_path / "hurry")
+    ended = run.finished(BOUND_SECONDS)
+    assert ended.state == "FINISHED", ended.message
+    assert members(ended) == [[0, 1, 2], [0, 2], [0, 1, 2]]
+    x, y, weights, losses, counts = [np.array(values) for values in ended.result]
+    assert set(counts.tolist()) == {8, 12} and counts[-1] == 8
+    assert steps_of_epochs(ended, range(3))[2:] == [24] * 18  # the worker may have died in the second
+    best = np.linalg.lstsq(x, y, rcond=None)[0]
+    np.testing.assert_allclose(weights, best, atol=0.05)
+    assert [event["epoch"] for event in ended.of_kind("epoch")] == [0, *range(20)] and len(losses) == 20
+
+
+@pytest.mark.slow
+def test_beside_a_parameter_server_the_chief_comes_before_others(rank_pool, monkeypatch, tmp_path):
+    """The third worker waits for a slot when that of rank 0 becomes free."""
+    package = launch.load_driver().__package__
+    executors = importlib.import_module(package + ".executors")
+    monkeypatch.setattr(executors, "wait_for_slots", lambda *_: 2)
+    source = AVERAGE.replace("HURRY", repr(str(tmp_path / "hurry")))
+    run = launch.start(rank_pool(2), source, workers=3, min_workers=1, strategy="ps")
+    launch.kill_in_epoch(run, 1, 0)
+    wait_until_joined(run, tmp_path / "hurry")
+    ended = run.finished(BOUND_SECONDS)
+    assert ended.state == "FINISHED", ended.message
+    assert members(ended) == [[0, 1], [1], [0, 1]]
+    assert [event["epoch"] for event in ended.of_kind("epoch")] == [0, *range(20)]
+    assert len(ended.history["val_loss"]) == 20
+
+
 BESIDE = """
 import keras, numpy as np, os, time
 keras.config.set_floatx("float64")
