@@ -46,6 +46,8 @@ TICK_SECONDS = 0.5
 HELD_SECONDS = 2.0
 #: So often in a row a rank is started that does not come to train with the others.
 MOST_JOINS = 3
+#: How long the checkpoint of a fit that is over may be on its way, for a rank that wants to join in it.
+LATE_SECONDS = 60.0
 #: The rank that a parameter server needs.
 CHIEF = 0
 
@@ -78,6 +80,8 @@ class Attempt:
         self._epochs: dict[tuple[int, int], int] = {}  # (fit, epoch) -> the rank that has reported it
         self._failed_to_join = 0  # ranks, in a row
         self._just_joined: set[int] = set()  # which have not made a step with the others yet
+        self._late_since: dict[int, float] = {}  # ranks that want to join in a fit that is over
+        self._replaced: set[int] = set()  # ranks that were lost, in whose place others are being started
         self._put_off: set[int] = set()  # until the chief is there again
         self._regroups = False  # what trains now can go on without one of its ranks
         self._changed = threading.Condition()
@@ -217,13 +221,7 @@ class Attempt:
         for rank in sorted(deaths.keys() | failed):
             if rank in group.members:
                 group.leave(rank)
-                count = len(group.members)
-                text = "%s; %s %s on" % (
-                    deaths[rank].death,
-                    counted(count, "worker"),
-                    "trains" if count == 1 else "train",
-                )
-                self._journal.enter_from((events.RUNNING,), events.RUNNING, text)
+                self._tell_loss(deaths[rank])
                 self._report_group()
                 self._failed_to_join = 0
             else:
@@ -298,6 +296,7 @@ class Attempt:
         if not group.members or not self._config.regroups:
             return
         deaths = record.deaths()
+        self._turn_late_ranks_away()
         for rank in record.departed & (record.ends.keys() | record.lost.keys()):
             group.leave(rank)
             self._note_lost_newcomer(rank)
@@ -306,9 +305,13 @@ class Attempt:
             self._forget(rank)
             self._start_another(rank)
         deaths = record.deaths()
+        meet_often = not self._config.local_updates
         for rank in deaths.keys() - record.undecided:
             group.leave(rank)
-            record.undecided.add(rank)
+            if meet_often or self._regroups:  # else all restart, and not only once they notice
+                record.undecided.add(rank)
+            if self._regroups and not meet_often:
+                self._replace_lost(rank, deaths[rank])
         for rank in record.ends.keys() - record.undecided:
             group.leave(rank)
         failed = any(end.failure is not None for rank, (end, _) in record.ends.items() if rank not in record.undecided)
@@ -334,12 +337,11 @@ class Attempt:
         number = counted(len(members), "worker")
         for rank, result in record.deaths().items():
             if rank in record.undecided:
-                text = "%s; %s %s on" % (result.death, number, "trains" if len(members) == 1 else "train")
-                self._journal.enter_from((events.RUNNING,), events.RUNNING, text)
+                if rank not in self._replaced:
+                    self._replace_lost(rank, result)
                 record.departed.add(rank)
                 self._note_death(rank)
                 self._forget(rank)
-                self._start_another(rank)
         for rank in set(members) - before:
             record.departed.discard(rank)
             self._just_joined.add(rank)
@@ -348,6 +350,17 @@ class Attempt:
         self._report_group()
         for rank in members:
             self._send_to(rank, messages.GROUP, {"group": group.number, "ranks": members})
+
+    def _replace_lost(self, rank: int, result: RunResult) -> None:
+        """Say that the others train on, and start a rank in place of one that they have lost."""
+        self._replaced.add(rank)
+        self._tell_loss(result)
+        self._start_another(rank)
+
+    def _tell_loss(self, result: RunResult) -> None:
+        count = len(self._group.members)
+        text = "%s; %s %s on" % (result.death, counted(count, "worker"), "trains" if count == 1 else "train")
+        self._journal.enter_from((events.RUNNING,), events.RUNNING, text)
 
     def _report_group(self) -> None:
         raw = events.make("group", events.JOB, members=list(self._group.members))
@@ -379,18 +392,24 @@ class Attempt:
         record.spark_ended_at = None
         self._submit(rank, in_place_of)
 
-    def on_regroup(self, rank: int, joins: int | None, welcomes: bool) -> None:
-        positions = checkpoint_files.positions(self._context.checkpoints.files())
+    def _turn_late_ranks_away(self) -> None:
+        """Ranks that want to join in a fit that is over get what is known of its end, to go on to the next."""
+        joining, now = self._group.joining, time.monotonic()
+        positions = checkpoint_files.positions(self._context.checkpoints.files()) if joining else []
+        ended = {position.fit for position in positions if position.complete}
+        for rank, fit in list(joining.items()):
+            since = self._late_since.setdefault(rank, now) if fit < self._group.fit else now
+            if fit in ended or now - since > LATE_SECONDS:
+                del joining[rank]
+                self._late_since.pop(rank, None)
+                threading.Thread(target=self._take_in, args=(rank,), daemon=True).start()
+
+    def on_regroup(self, rank: int, joins: int | None, welcomes: int | None) -> None:
         if joins is not None:
-            if rank in self._group.members:  # it was taken in, and found the others in another fit
-                self._group.leave(rank)
             self._record.departed.add(rank)
-        if joins is not None and any(position.fit == joins and position.complete for position in positions):
-            threading.Thread(target=self._take_in, args=(rank,), daemon=True).start()  # it has come too late for that
-            self._form_group()
-            return
-        self._group.wait(rank, joins is not None, welcomes)
-        for member in self._group.members if joins is not None else ():
+        self._group.wait(rank, joins, welcomes)
+        self._turn_late_ranks_away()
+        for member in self._group.members if rank in self._group.joining else ():
             self._send_to(member, messages.JOINS, {})
         self._form_group()
 
@@ -559,6 +578,8 @@ class Attempt:
             self._note_joined(rank)
         if isinstance(event, events.Fit):
             self._regroups = event.regroups
+        elif isinstance(event, events.FitEnd) and self._config.local_updates:
+            self._regroups = False
         if self._is_told(event):
             return
         if isinstance(event, events.Worker):

@@ -15,13 +15,16 @@ _GROUPS_OF_ATTEMPT = 10_000
 
 
 class Group:
-    """members: the ranks, by position; none before they are introduced to each other. number: of the group."""
+    """members: the ranks, by position; none before they are introduced to each other. number: of the group. joining:
+    ranks that wait to join, and in which fit. fit: in which the members have welcomed others last.
+    """
 
     def __init__(self, attempt: int) -> None:
         self.number = attempt * _GROUPS_OF_ATTEMPT
         self.members: list[int] = []
-        self._waiting: dict[int, bool] = {}  # of the members: whether it welcomes ranks that join
-        self._joining: set[int] = set()
+        self.joining: dict[int, int] = {}
+        self.fit = -1
+        self._waiting: dict[int, int | None] = {}  # of the members: the fit in which it welcomes ranks that join
         self._addresses: dict[int, wire.Address] = {}
         self._forming = False
 
@@ -29,10 +32,10 @@ class Group:
         """The ranks of the first group have been introduced."""
         self.members = sorted(ranks)
 
-    def wait(self, rank: int, joins: bool, welcomes: bool) -> None:
+    def wait(self, rank: int, joins: int | None, welcomes: int | None) -> None:
         """A rank waits for the next group, as messages.REGROUP says."""
-        if joins:
-            self._joining.add(rank)
+        if joins is not None:
+            self.joining[rank] = joins
             self.members = [member for member in self.members if member != rank]
         else:
             self._waiting[rank] = welcomes
@@ -41,18 +44,22 @@ class Group:
         """A rank has died, or its cell has ended. Those who were to meet it wait again."""
         self.members = [member for member in self.members if member != rank]
         self._waiting.pop(rank, None)
-        self._joining.discard(rank)
+        self.joining.pop(rank, None)
         if self._forming:
             self._forming = False
-            self._waiting = dict.fromkeys(self.members, False)
+            self._waiting = dict.fromkeys(self.members)
 
     def formed(self) -> list[int] | None:
         """The members of the next group if all wait for it, by position; it is formed then."""
         if not self.members or any(member not in self._waiting for member in self.members):
             return None
-        if all(self._waiting.values()):
-            self.members += sorted(self._joining)
-            self._joining.clear()
+        (fit, *other_fits) = set(self._waiting.values())
+        if fit is not None and not other_fits:
+            self.fit = fit
+            newcomers = sorted(rank for rank, joins in self.joining.items() if joins == fit)
+            self.members += newcomers
+            for rank in newcomers:
+                del self.joining[rank]
         self._waiting.clear()
         self._addresses.clear()
         self.number, self._forming = self.number + 1, True

@@ -24,7 +24,7 @@ class RankListener(Protocol):
     def on_ready(self, rank: int, address: wire.Address | None) -> None:
         """The rank waits for its peers, which reach it at `address` if they connect to it at all."""
 
-    def on_regroup(self, rank: int, joins: int | None, welcomes: bool) -> None:
+    def on_regroup(self, rank: int, joins: int | None, welcomes: int | None) -> None:
         """The rank waits for the next group: it joins in this fit, or welcomes ranks that do, or has lost one."""
 
     def on_group_ready(self, rank: int, group: int, address: wire.Address) -> None:
@@ -79,7 +79,7 @@ def receive(
                 with _reading():
                     value = messages.parse(payload)
                     joins = None if value["joins"] is None else int(value["joins"])
-                    welcomes = bool(value["welcomes"])
+                    welcomes = None if value["welcomes"] is None else int(value["welcomes"])
                 with current():
                     listener.on_regroup(rank, joins, welcomes)
             elif kind == messages.GROUP_READY:

@@ -129,6 +129,8 @@ def allreduce(peers: Peers, value: Any, op: str, kind: int = USER) -> np.ndarray
         array = array.astype(np.float64)
     elif array.dtype.kind == "b":
         array = array.astype(np.int64)
+    if peers.regrouping is not None and peers.regrouping.catches_up:
+        return array
     peers.progress.cell_collectives += 1
     if peers.size == 1:
         return array

@@ -60,8 +60,9 @@ class Regrouping:
     """active: what is in progress can be made again by fewer ranks. count: of results so far. changes: of groups.
 
     is_asked: the driver says that a rank wants to join; joins: all ranks know it. has_joined: this one trains with the
-    others; if not, it is to join in the fit of the number `joins_in`. has_newcomers: the group has ranks that do not
-    train yet. waiting: for the next group.
+    others; if not, it is to join in the fit of the number `joins_in`. catches_up: it has joined and is not yet where
+    they are: collectives of the cell, which they have made before, are of its own value. has_newcomers: the group has
+    ranks that do not train yet. waiting: for the next group.
     """
 
     def __init__(self, config: RankConfig, channel: wire.Channel, inbox: queue.SimpleQueue[tuple[int, Any]]) -> None:
@@ -69,6 +70,7 @@ class Regrouping:
         self._config, self._channel, self._inbox = config, channel, inbox
         self.active = self.is_asked = self.joins = self.has_newcomers = self.waiting = False
         self.has_joined, self.joins_in = True, 0
+        self.catches_up = False
         self.count = self.changes = 0
         self.members: list[int] = list(range(config.workers))  # by position: the numbers of ranks
         self._last_result: Results = ()
@@ -92,11 +94,11 @@ class Regrouping:
             self._last_result = result
             return result
 
-    def regroup(self, peers: Peers, lost: PeerLost | None = None, welcomes: bool = False) -> Results | None:
+    def regroup(self, peers: Peers, lost: PeerLost | None = None, welcomes: int | None = None) -> Results | None:
         """Connect to the ranks of the next group. The result that others have and this rank has not, or None.
 
-        welcomes: ranks that want to join may be among them. Raises `lost` where it is no reason to go on. `TooLate` for
-        a rank that joins.
+        welcomes: the fit in progress, if ranks that want to join in it may be among them. Raises `lost` where it is no
+        reason to go on. `TooLate` for a rank that joins.
         """
         if lost is not None and not (self.active and lost.reason.startswith(_CALLED_LOST)):
             raise lost
@@ -120,16 +122,11 @@ class Regrouping:
         assert lost is not None
         raise lost
 
-    def leave(self, peers: Peers) -> None:
-        """Train with the others no more, as a rank that has been taken in and finds them in another fit."""
-        peers.collective.close(REGROUPS)
-        self._ask(welcomes=False)
-
-    def _ask(self, welcomes: bool) -> None:
+    def _ask(self, welcomes: int | None) -> None:
         joins = None if self.has_joined else self.joins_in
         self._channel.send_json(messages.REGROUP, {"joins": joins, "welcomes": welcomes})
 
-    def _meet(self, welcomes: bool) -> Collective:
+    def _meet(self, welcomes: int | None) -> Collective:
         """The collective of the next group, once all of its ranks are there."""
         from ..collectives import rendezvous
         from ..collectives.peer_listener import PeerListener

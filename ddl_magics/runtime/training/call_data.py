@@ -11,6 +11,7 @@ from ..rank.rank import Rank
 from . import derived_datasets, share, single_batch
 from .calls import TEST_BATCH, TRAIN_BATCH, Calls
 from .chief_feed import ChiefFeed
+from .epoch_shares import EpochShares
 from .fit_in_progress import FitInProgress
 from .placement import Placement
 
@@ -30,11 +31,14 @@ class CallData:
         self._feed, self._placement = feed, placement
         self._rank, self._config, self._calls, self._recurrent = rank, rank.config, calls, recurrent
 
-    def shared(self, dataset: Any, batch: int | None, of_arrays: bool, each_epoch: bool = False) -> tuple[Any, bool]:
+    def shared(
+        self, dataset: Any, batch: int | None, of_arrays: bool, each_epoch: bool = False, drawn: int | None = None
+    ) -> tuple[Any, bool]:
         """What the call gets instead of `dataset`: (a dataset, whether that has every n-th batch only).
 
         batch: rows of a batch, None where unknown; of_arrays: Keras has made the dataset of arrays. each_epoch: each
-        epoch of a fit begins with a new iterator.
+        epoch of a fit begins with a new iterator. drawn: the batches of an epoch, where one iterator can go through all
+        epochs, as random operations keep drawing.
         """
         call, config, fit = self._calls.current, self._config, self._calls.fit
         if call is None or not isinstance(dataset, tf.data.Dataset):
@@ -51,6 +55,9 @@ class CallData:
         if local or config.size == 1 or (validates and self._rank.server):
             return share.uncut(dataset), False
         if config.local_updates and not validates:
+            if drawn and config.changes and fit is not None:
+                fit.shares_epochs = True
+                return EpochShares(dataset, drawn, lambda: self._rank.peers.place, of_arrays), True
             return share.shard(dataset, *self._place(fit, each_epoch), of_arrays), True
         if not validates:
             self.refuse_stateful(None if fit is None else fit.model)
@@ -98,7 +105,9 @@ class CallData:
     def shard_steps(self, steps: int | None) -> int | None:
         """How many of an epoch's `steps` batches a dataset of every n-th has. ValueError where some rank had none."""
         position, size = self._rank.peers.place
-        most = max(size, self._config.max_workers) if self._config.changes else size
+        fit = self._calls.fit
+        rehearses = fit is not None and fit.checkpoints is None
+        most = max(size, self._config.max_workers) if self._config.changes and not rehearses else size
         if steps is not None and steps < most:
             message = "%d batches an epoch cannot feed %d workers: lower the batch size or --workers"
             raise ValueError(message % (steps, most))

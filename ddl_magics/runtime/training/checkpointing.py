@@ -53,12 +53,7 @@ _NO_BEST_FILE = (
     "from here on it gets the best epoch of this attempt alone"
 )
 
-#: A rank that comes when the others have begun another fit asks again after so long, each time after twice as long, as
-#: its question interrupts them; and gives up when it would wait longer than that.
-JOIN_SECONDS, MOST_JOIN_SECONDS = 0.5, 60.0
-_NO_CHECKPOINT = (
-    "the others are in fit %d, and no checkpoint tells how fit %d has ended: the driver gets none of more than 2 GB"
-)
+_NO_CHECKPOINT = "the others are in a later fit, and no checkpoint tells how fit %d has ended: it has more than 2 GB"
 
 #: What is known of a checkpoint beside its arrays, as JSON: the fields of its `Position`, and "steps" of an epoch,
 #: "history", "callbacks", "model" (its name), "rates" (the learning rate that the fit began with, and that of now),
@@ -118,26 +113,23 @@ class Checkpoints:
     def _join(self, regrouping: Regrouping) -> tuple[Metadata, Arrays]:
         """Wait until the others take this rank into the fit. Where they are, or how the fit has ended."""
         peers, progress = self.rank.peers, self.rank.progress
-        regrouping.joins_in, pause = progress.fit, JOIN_SECONDS
+        regrouping.joins_in = progress.fit
         while True:
             try:
                 regrouping.regroup(peers)
                 metadata, arrays = membership.send_state(peers.collective, None)
+                break
             except announcement.PeerLost:
                 continue
             except TooLate as late:
                 peers.ring = SingleRank()
                 self._positions = {position.fit: position for position in late.positions}
+                if self.joins:
+                    raise RuntimeError(_NO_CHECKPOINT % (progress.fit + 1)) from None
                 return self._load(self._positions[progress.fit])
-            if metadata["fit"] == progress.fit:
-                break
-            if pause > MOST_JOIN_SECONDS:
-                regrouping.leave(peers)
-                raise RuntimeError(_NO_CHECKPOINT % (metadata["fit"] + 1, progress.fit + 1))
-            time.sleep(pause)  # its checkpoint is on the way to the driver
-            pause *= 2
         regrouping.has_joined, regrouping.has_newcomers = True, False
         regrouping.count, progress.exchanges = metadata["count"], metadata["exchanges"]
+        progress.cell_collectives, regrouping.catches_up = metadata["cell_collectives"], True
         return metadata, arrays
 
     @property
@@ -404,6 +396,7 @@ class FitCheckpoints:
         position = Position(progress.fit, progress.epoch, progress.step, False)
         metadata, arrays = self.state(model, position, {_METRICS + str(i): array for i, array in enumerate(counted)})
         metadata.update(count=regrouping.count, exchanges=progress.exchanges, data_epochs=self._data_epochs)
+        metadata.update(cell_collectives=progress.cell_collectives)
         return metadata, arrays
 
     def state(self, model: Model, position: Position, metrics: Arrays) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

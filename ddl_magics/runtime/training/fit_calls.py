@@ -105,7 +105,7 @@ class FitCalls:
         """Have a fit lose no batch of a generator. Returns callbacks for that."""
         if self._config.size == 1:
             return []
-        every = self._config.size if self._config.local_updates else 1
+        every = self._rank.peers.place[1] if self._config.local_updates else 1
         callback, is_reused = self._generators.pass_on(arguments, every)
         if is_reused:
             self._rank.reporter.notice_once("info", _READ_AHEAD)

@@ -24,6 +24,7 @@ from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Tens
 from ..trial.patching import wrap
 from . import compiled_update, share
 from .compiled_loss import CompiledLoss
+from .epoch_shares import EpochShares
 from .keras_hooks import KerasHooks
 
 _UNKNOWN_LENGTH = (
@@ -88,14 +89,19 @@ class Keras3Hooks(KerasHooks):
                 of_arrays = isinstance(self.data_adapter, array_data_adapter.ArrayDataAdapter)
                 dataset = self._distributed_dataset
                 keeps_drawing = trains and hooks._keeps_drawing(dataset)
-                each_epoch = of_arrays or isinstance(self.data_adapter, tf_dataset_adapter.TFDatasetAdapter)
-                each_epoch = each_epoch and not keeps_drawing and not self.steps_per_epoch
-                self._distributed_dataset, self.sharded = hooks.call_data.shared(dataset, batch, of_arrays, each_epoch)
+                can_begin_anew = of_arrays or isinstance(self.data_adapter, tf_dataset_adapter.TFDatasetAdapter)
+                each_epoch = can_begin_anew and not keeps_drawing and not self.steps_per_epoch
+                drawn = None
+                if can_begin_anew and keeps_drawing and not self.steps_per_epoch and self.steps_per_execution == 1:
+                    drawn = self.data_adapter.num_batches
+                self._distributed_dataset, self.sharded = hooks.call_data.shared(
+                    dataset, batch, of_arrays, each_epoch, drawn
+                )
                 exact = hooks.config.reduces_gradients and hooks.config.size > 1
                 if trains and exact and not self.steps_per_epoch and self.data_adapter.num_batches is None:
                     hooks.rank.reporter.notice_once("info", _UNKNOWN_LENGTH)
                 self.continues = keeps_drawing and self._can_continue()
-                if self.continues:
+                if self.continues and not isinstance(self._distributed_dataset, EpochShares):
                     self._distributed_dataset = share.ContinuingDataset(self._distributed_dataset.repeat())
                 if self.sharded or (trains and hooks.call_data.shards_steps(dataset)):
                     self.steps_per_epoch = hooks.call_data.shard_steps(self.steps_per_epoch)
@@ -114,7 +120,7 @@ class Keras3Hooks(KerasHooks):
             def _can_continue(self) -> bool:
                 """Whether every rank knows where an epoch ends, and calls of several steps end there."""
                 count, together = self.data_adapter.num_batches, self.steps_per_execution
-                of_each = together * (hooks.config.size if self.sharded and together > 1 else 1)
+                of_each = together * (hooks.rank.peers.place[1] if self.sharded and together > 1 else 1)
                 return bool(count) and not self.steps_per_epoch and count % of_each == 0
 
             def _interrupted_warning(self) -> None:
@@ -125,6 +131,8 @@ class Keras3Hooks(KerasHooks):
                 super().__iter__()
                 if self.sharded and hooks.calls.fit is not None and hooks.calls.fit.shares_epochs:
                     self._share_out()
+                if isinstance(self._distributed_dataset, EpochShares):
+                    self._distributed_dataset.begin_epoch()
                 skipped, self.skipped_steps = self.skipped_steps, 0
                 for _ in range(0, skipped, self.steps_per_execution):
                     hooks.read(next(self)[-1], self.steps_per_execution)
@@ -315,6 +323,11 @@ class Keras3Hooks(KerasHooks):
         continues = bool(data.steps_per_epoch or (data.continues and not over))
         if over and (isinstance(arguments["x"], types.GeneratorType) or (continues and not _reorders(arguments["x"]))):
             return not continues
+        if isinstance(data._distributed_dataset, EpochShares):
+            data._distributed_dataset.skip(epochs)
+            for epoch in range(first_epoch, first_epoch + epochs):
+                validation.begin(epoch)
+            return False
         for epoch in range(first_epoch, first_epoch + epochs):
             with data.catch_stop_iteration():
                 for step_number, *_, batches in data._enumerate_iterator():
@@ -322,7 +335,7 @@ class Keras3Hooks(KerasHooks):
                         self.read(batches, data.steps_per_execution if continues else 1)
                     if data.num_batches is None:
                         break
-            if not data.steps_per_epoch:
+            if not data.steps_per_epoch and not data.sharded:
                 data._num_batches = data._num_batches or steps
             validation.begin(epoch)
         data.skipped_steps = step

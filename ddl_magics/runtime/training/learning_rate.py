@@ -26,12 +26,12 @@ def follow(rank: Rank, rule: Rule, model: Model) -> None:
         model.make_train_function(force=True)  # the fit before has traced a step with its own factor
     object.__setattr__(optimizer, _TRACED, rule.rate)
     scale(optimizer, rule.rate)
-    if rank.config.is_chief and rule.rate != 1:
+    if rank.peers.is_chief and rule.rate != 1:
         message = (
             "each worker trains with %.3g times the learning rate of its optimizer, as the mean of %d workers is less "
             "noisy than one; use --rule %s:rate=1 if you already tuned the learning rate for several workers"
         )
-        rank.reporter.notice_once("info", message % (rule.rate, rank.peers.size, rule.name))
+        rank.reporter.notice_once("info", message % (rule.rate, rank.peers.place[1], rule.name))
 
 
 def scale(optimizer: Optimizer, factor: float) -> None:

@@ -38,6 +38,7 @@ class Membership:
 
     def begin_epoch(self) -> None:
         """Take in the ranks that wait, and share out the epoch's rows among those that are there."""
+        self._regrouping.catches_up = False
         if self._regrouping.joins:
             self._welcome()
         self._placement.update()
@@ -75,7 +76,7 @@ class Membership:
         regrouping, peers = self._regrouping, self._rank.peers
         regrouping.joins = regrouping.is_asked = False
         while True:
-            regrouping.regroup(peers, welcomes=True)
+            regrouping.regroup(peers, welcomes=self._rank.progress.fit)
             if not regrouping.has_newcomers:
                 break
             try:

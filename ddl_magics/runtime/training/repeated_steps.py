@@ -54,6 +54,7 @@ class RepeatedSteps(Membership):
         if self._rank.progress.epoch != self._epoch:
             self._epoch, self._totals = self._rank.progress.epoch, None
             self._own_values = self._values()  # also what callbacks have set since the last step
+        self._regrouping.catches_up = False
         if self._regrouping.joins:
             self._welcome()
         self._adapt()

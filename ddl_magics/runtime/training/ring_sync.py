@@ -37,10 +37,9 @@ class RingSync(keras.callbacks.Callback):
 
     def __init__(self, rank: Rank, fit: FitInProgress, access: KerasAccess, metric_sums: MetricSums) -> None:
         super().__init__()
-        config = rank.config
         self._rank, self._fit, self._access, self._metric_sums = rank, fit, access, metric_sums
         self._rule: Rule | None = None
-        self._window = config.spec.window or config.size
+        self._window = 1
         self._begun = False
         self._windows = 0  # of the epoch, that are over: with steps_per_execution, not every batch is seen
 
@@ -52,6 +51,7 @@ class RingSync(keras.callbacks.Callback):
 
     def _count_workers(self, steps: int | None = None) -> None:
         """Have rule and schedule be those for the workers that there are. steps: as `count_steps_of_all` has it."""
+        self._window = self._rank.config.spec.window or self._rank.peers.size
         learning_rate.count_steps_of_all(self.model, self._rank.peers.size, steps)
         if self._rank.config.rule is not None:
             self._rule = update_rules.make(self._rank.config.rule, self._rank.peers.size)

@@ -116,7 +116,7 @@ def whole(dataset: Dataset, of_arrays: bool = False) -> tuple[Dataset, Cutter]:
 def _cutter(dataset: Dataset, of_arrays: bool) -> tuple[Dataset, Cutter]:
     """(A dataset, what makes of its elements, of a rank's position and of the number of ranks its `Share`)."""
     _check_spec(dataset.element_spec)
-    dataset, gather = _before_gathering(dataset) if of_arrays else (dataset, None)
+    dataset, gather = before_gathering(dataset) if of_arrays else (dataset, None)
 
     def slice_batch(elements: tuple[Any, ...], rank: Any, size: Any) -> Share:
         if gather is None:
@@ -199,7 +199,7 @@ def shard(dataset: Dataset, rank: Any, size: Any, of_arrays: bool = False) -> Da
     rank, size: ints, or variables of int64, which are read while it is iterated over. There is nothing for `size` and
     above. of_arrays: Keras has made `dataset` of arrays. Then the other batches are not gathered.
     """
-    dataset, gather = _before_gathering(dataset) if of_arrays else (dataset, None)
+    dataset, gather = before_gathering(dataset) if of_arrays else (dataset, None)
     if not isinstance(size, int):
         batches = _every_nth(dataset, rank, size)
     else:
@@ -237,7 +237,7 @@ class ContinuingDataset:
         return self._iterator
 
 
-def _before_gathering(dataset: Dataset) -> tuple[Dataset, Callable[..., Any] | None]:
+def before_gathering(dataset: Dataset) -> tuple[Dataset, Callable[..., Any] | None]:
     """(a dataset of the numbers of each batch's rows and the arrays, Keras' function of both that makes the batch).
 
     (`dataset`, None) where it is made in another way.

@@ -41,8 +41,8 @@ PULSE = 12
 FORK_ENDED = 13  # {"status"}: of the rank that it has forked, as `subprocess.Popen.returncode`
 
 # ranks that come and go
-# rank -> driver, {"joins": number | null, "welcomes": bool}: the rank waits for a GROUP: it wants to join in the fit of
-# this number; or it is between two steps, and welcomes those that do; or it has lost a peer
+# rank -> driver, {"joins": number | null, "welcomes": number | null}: the rank waits for a GROUP: it wants to join in
+# the fit of this number; or it is in that fit, and welcomes those that do; or it has lost a peer
 REGROUP = 14
 # driver -> rank, {"group": number, "ranks": [rank, ...]}: who takes part from now on; each answers with GROUP_READY
 GROUP = 15

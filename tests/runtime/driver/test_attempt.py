@@ -453,6 +453,22 @@ def test_the_end_of_a_rank_that_has_not_joined_yet_counts_where_it_is_a_death(st
     assert counted == [2] * deaths and attempt._jobs.configs[-1] == (3, 1)
 
 
+@pytest.mark.parametrize("regroups", [True, False], ids=["the others go on", "all restart"])
+def test_what_a_death_means_to_workers_that_meet_seldom_is_known_at_once(start, regroups):
+    ranks = start("average", jobs.job(RunSpec(min_workers=1, seed=0)))
+    ranks.run.report, ranks.run.enter_from = lambda event: None, lambda *arguments: None
+    ranks.train()
+    fit = {"fit": 0, "model": "m", "epochs": 1, "steps": 10}
+    ranks.attempt.on_event(0, events.make("fit", 0, **fit, **({"regroups": True} if regroups else {})))
+    before = len(ranks.attempt._jobs.configs)
+    ranks.attempt.on_end(1, RankEnd("failed", Failure(1, "h", "signal", "killed")))
+    with ranks.attempt._changed:
+        ranks.attempt._let_go()
+    result = attempts.judge(ranks.attempt._record, time.monotonic())
+    assert (result is None) == regroups and len(ranks.attempt._jobs.configs) == before + regroups
+    assert result is None or result.death
+
+
 def test_a_death_after_a_stop_does_not_count(start):
     ranks, counted = start("allreduce"), []
     ranks.run.executors.died = counted.append
@@ -468,10 +484,10 @@ def test_a_death_after_a_stop_does_not_count(start):
         ("allreduce", 1, False, [1]),
         ("allreduce", 2, False, []),
         ("allreduce", 1, True, []),
-        ("average", 1, False, []),
+        ("average", 1, False, [1]),
         ("allreduce", 1, False, None),
     ],
-    ids=["lost", "too few are left", "stops", "all would restart", "a loop of the cell"],
+    ids=["lost", "too few are left", "stops", "an average", "all would restart"],
 )
 def test_a_slow_rank_is_lost_where_the_others_can_train_on(start, strategy, least, stops, replaced):
     ranks = start(strategy, jobs.job(RunSpec(min_workers=least, seed=0)))
@@ -518,8 +534,8 @@ def test_a_rank_that_has_joined_and_finds_the_others_in_another_fit_is_no_member
     header = Position(fit=0, epoch=1, step=0, complete=True)._asdict()
     attempt._context.checkpoints.files = lambda: [SimpleNamespace(header=header, path="/dev/null")] * is_over
     for rank in (0, 1):
-        attempt.on_regroup(rank, None, False)  # they have lost it
-    attempt.on_regroup(2, 0, False)
+        attempt.on_regroup(rank, None, None)  # they have lost it
+    attempt.on_regroup(2, 0, None)
     assert attempt._group.members == [0, 1] and attempt._record.departed == {2}
     groups = [[value["ranks"] for kind, value in channel.sent if kind == messages.GROUP] for channel in channels]
     assert groups == [[[0, 1]], [[0, 1]], []]

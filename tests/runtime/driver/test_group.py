@@ -14,7 +14,7 @@ def group():
 
 def lost(group, *ranks):
     for rank in ranks:
-        group.wait(rank, joins=False, welcomes=False)
+        group.wait(rank, joins=None, welcomes=None)
 
 
 def test_a_group_is_formed_once_all_that_live_wait(group):
@@ -27,17 +27,26 @@ def test_a_group_is_formed_once_all_that_live_wait(group):
 
 
 def test_ranks_that_join_are_taken_in_between_two_steps_alone(group):
-    group.wait(3, joins=True, welcomes=False)
+    group.wait(3, joins=5, welcomes=None)
     lost(group, 0, 1, 2)
     assert group.formed() == [0, 1, 2]
     for rank in (0, 1, 2):
-        group.wait(rank, joins=False, welcomes=True)
+        group.wait(rank, joins=None, welcomes=5)
     assert group.formed() == [0, 1, 2, 3]
 
 
+def test_who_wants_to_join_in_another_fit_is_not_taken_in(group):
+    group.wait(3, joins=4, welcomes=None)
+    group.wait(4, joins=5, welcomes=None)
+    for rank in (0, 1, 2):
+        group.wait(rank, joins=None, welcomes=5)
+    assert group.formed() == [0, 1, 2, 4]
+    assert (group.joining, group.fit) == ({3: 4}, 5)
+
+
 def test_one_that_has_not_welcomed_them_keeps_those_that_join_out(group):
-    group.wait(3, joins=True, welcomes=False)
-    group.wait(0, joins=False, welcomes=True)
+    group.wait(3, joins=5, welcomes=None)
+    group.wait(0, joins=None, welcomes=5)
     lost(group, 1, 2)
     assert group.formed() == [0, 1, 2]
 
@@ -64,9 +73,9 @@ def test_a_death_while_they_meet_has_the_others_meet_again(group):
 
 def test_one_that_joins_again_is_no_member(group):
     for rank in (0, 1, 2):
-        group.wait(rank, joins=False, welcomes=True)
-    group.wait(3, joins=True, welcomes=False)
+        group.wait(rank, joins=None, welcomes=5)
+    group.wait(3, joins=5, welcomes=None)
     assert group.formed() == [0, 1, 2, 3]
-    group.wait(3, joins=True, welcomes=False)
+    group.wait(3, joins=5, welcomes=None)
     lost(group, 0, 1, 2)
     assert group.formed() == [0, 1, 2]

@@ -33,7 +33,7 @@ class Driver:
     def _take(self, rank, kind, value):
         with self._lock:
             if kind == messages.REGROUP:
-                self._group.wait(rank, joins=value["joins"] is not None, welcomes=value["welcomes"])
+                self._group.wait(rank, joins=value["joins"], welcomes=value["welcomes"])
                 members = self._group.formed()
                 self._send(messages.GROUP, members, {"group": self._group.number, "ranks": members})
             else:

@@ -191,3 +191,30 @@ def test_what_all_ranks_read_alike_is_left_out():
     share.mark_alike(alike)
     assert not chief_feed.runs_python(alike.batch(2)) and chief_feed.runs_python(calls_python(alike))
     assert share.reorders(alike)
+
+
+def test_shares_of_epochs_go_on_when_ranks_come_and_go():
+    """Of arrays that are shuffled: the batches of each epoch are those of one process, whoever is there."""
+    from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
+
+    from ddl_magics.runtime.training.epoch_shares import EpochShares
+
+    tf.random.set_seed(3)
+    rows = np.arange(22.0)
+    dataset = ArrayDataAdapter(rows, batch_size=4, shuffle=True).get_tf_dataset()
+    alone = [batch.numpy().tolist() for batch, *_ in dataset.repeat().take(24)]
+    epochs = [alone[begin : begin + 6] for begin in range(0, 24, 6)]
+    assert epochs[0] != epochs[1]
+    places: dict[int, tuple[int, int]] = {}
+    ranks = [EpochShares(dataset, 6, lambda rank=rank: places[rank], of_arrays=True) for rank in range(3)]
+    ranks[2].skip(2)  # it joins
+    for epoch, members in enumerate([[0, 1], [0, 1], [2, 0, 1], [0, 2]]):
+        places.update({rank: (members.index(rank), len(members)) for rank in members})
+        shares = {}
+        for rank in members:
+            ranks[rank].begin_epoch()
+            batches = iter(ranks[rank])
+            shares[rank] = [next(batches).batch for _ in epochs[epoch][members.index(rank) :: len(members)]]
+        for number, batch in enumerate(epochs[epoch]):
+            (found,) = [shares[rank].pop(0) for rank in members if number % len(members) == members.index(rank)]
+            assert found[0].numpy().tolist() == batch
