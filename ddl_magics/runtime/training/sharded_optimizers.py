@@ -60,11 +60,14 @@ class ShardedOptimizers:
             return
         reason = self._refusal(optimizer, callbacks)
         if reason:
-            if asked == YES:
-                message = "--shard-optimizer is left out: %s %s"
-                self._context.rank.reporter.notice_once("warning", message % (type(optimizer).__name__, reason))
+            self._leave_out(optimizer, reason)
             return
         object.__setattr__(optimizer, "build", lambda variables: self._build(model, optimizer, callbacks, variables))
+
+    def _leave_out(self, optimizer: Optimizer, reason: str) -> None:
+        if self._context.config.spec.shard_optimizer == YES:
+            message = "--shard-optimizer is left out: %s %s"
+            self._context.rank.reporter.notice_once("warning", message % (type(optimizer).__name__, reason))
 
     def _refusal(self, optimizer: Optimizer, callbacks: Sequence[Any]) -> str:
         reason = refusal(optimizer)
@@ -82,6 +85,10 @@ class ShardedOptimizers:
         if self._context.config.spec.shard_optimizer != YES and not self._pays(optimizer, layers, callbacks, variables):
             optimizer.build(variables)
             return
+        if not states_of(optimizer, variables):  # and without variables of its own its step is traced once
+            optimizer.build(variables)
+            self._leave_out(optimizer, "has no state")
+            return
         looked_up = [layer for layer in layers if isinstance(layer, self._embedding_class)]
         whole_ids = {id(variable) for layer in looked_up for variable in layer.trainable_variables}
         self._updates[id(optimizer)] = ShardedUpdate(self._context.rank, optimizer, list(variables), whole_ids)
@@ -89,16 +96,12 @@ class ShardedOptimizers:
     def _pays(
         self, optimizer: Optimizer, layers: Sequence[Layer], callbacks: Sequence[Any], variables: Sequence[Variable]
     ) -> bool:
-        """Whether it is sure to be right, as all code is Keras' own, faster, and spares memory.
-
-        An optimizer without a state spares none: the buffer of the exchange is as large as the weights.
-        """
+        """Whether it is sure to be right, as all code is Keras' own, faster, and spares memory, if there is a state."""
         collective = self._context.rank.peers.collective
         return (
             not collective.crosses_network
             and all(is_of_keras(type(part)) for part in [*layers, *callbacks])
             and (collective.size - 1) * sum(map(_bytes, variables)) >= LEAST_BYTES
-            and bool(states_of(optimizer, variables))
         )
 
     def variables(self, model: Model) -> list[WholeState] | None:

@@ -12,6 +12,7 @@ import inspect
 import mmap
 import os
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Container, Iterator, NamedTuple, Sequence
 
 import keras
@@ -64,12 +65,18 @@ def refusal(optimizer: Optimizer) -> str:
 def states_of(optimizer: Optimizer, variables: Sequence[Variable]) -> list[tuple[Variable, str]]:
     """(variable, name of the state) of what an optimizer keeps for each variable, in its order.
 
-    It is found by building another optimizer like this one.
+    It is found by building another optimizer like this one: in a thread of its own, as a step in whose trace variables
+    are made is traced once more.
     """
-    other = type(optimizer).from_config(optimizer.get_config())
-    with _states_made(other, makes=False) as made:
-        other.build(list(variables))
-    return [(reference, name) for reference, name, _ in made]
+
+    def build() -> list[tuple[Variable, str]]:
+        other = type(optimizer).from_config(optimizer.get_config())
+        with _states_made(other, makes=False) as made:
+            other.build(list(variables))
+        return [(reference, name) for reference, name, _ in made]
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(build).result()
 
 
 class _State(NamedTuple):
