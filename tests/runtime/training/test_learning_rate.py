@@ -70,7 +70,7 @@ assert float(optimizer.learning_rate) == 0.25 and optimizer.get_config()["learni
 
 # A rule whose factor another rate has changed: the step of the second fit is no longer that of the first.
 class Rank:
-    class config:
+    class peers:
         is_chief = False
 
 class Rule:
