@@ -363,7 +363,12 @@ class Attempt:
         self._journal.enter_from((events.RUNNING,), events.RUNNING, text)
 
     def _report_group(self) -> None:
-        raw = events.make("group", events.JOB, members=list(self._group.members))
+        members = self._group.members
+        if (
+            not self._config.regroups
+        ):  # beside a parameter server it is the chief also while another one takes its number
+            members = sorted({CHIEF, *members})
+        raw = events.make("group", events.JOB, members=list(members))
         self._journal.report(raw)
         self._context.limits.check_event(events.parse(raw))
 
