@@ -11,6 +11,7 @@ import os
 import threading
 import time
 import traceback
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
 
@@ -77,8 +78,10 @@ class Attempt:
         self._record = AttemptRecord(self._workers, trained=number > 1)
         self._max_workers = max(config.max_workers, self._workers) if config.changes else self._workers
         self._group = Group(number)
+        self._has_begun = False  # the ranks have been introduced to each other
         self._epochs: dict[tuple[int, int], int] = {}  # (fit, epoch) -> the rank that has reported it
         self._failed_to_join = 0  # ranks, in a row
+        self._deaths: Counter[int] = Counter()  # by rank, since the last epoch ended
         self._just_joined: set[int] = set()  # which have not made a step with the others yet
         self._late_since: dict[int, float] = {}  # ranks that want to join in a fit that is over
         self._replaced: set[int] = set()  # ranks that were lost, in whose place others are being started
@@ -201,7 +204,7 @@ class Attempt:
         record = self._record
         if self._config.spec.strategy not in RESTARTED_ALONE or record.stop_asked_at is not None or record.server_death:
             return
-        if self._config.changes and self._group.members:
+        if self._has_begun and self._config.changes:
             return self._replace_dead_ranks()
         for rank, result in record.deaths().items():
             if self._numbers[rank] >= self._max_starts:
@@ -228,7 +231,8 @@ class Attempt:
                 self._note_lost_newcomer(rank)
             if rank in deaths:
                 self._note_death(rank)
-            gives_up = self._failed_to_join >= MOST_JOINS
+            self._deaths[rank] += 1
+            gives_up = self._failed_to_join >= MOST_JOINS or self._deaths[rank] >= max(self._max_starts, MOST_JOINS)
             if gives_up and rank == CHIEF:
                 continue  # which all others need
             self._forget(rank)
@@ -236,7 +240,9 @@ class Attempt:
 
     def _start_in_place(self, rank: int, starts: bool = True) -> None:
         """Start a rank again, to join the others; the run does not end because of it. starts: False: it is left out."""
-        if rank != CHIEF:
+        if rank == CHIEF:
+            self._expect(1, RANKS_WITH_DATA_SECONDS)
+        else:
             self._record.departed.add(rank)
         if starts:
             self._submit(rank, in_place_of=rank)
@@ -431,6 +437,8 @@ class Attempt:
             channel = self._channels.get(rank)
             if channel is None:
                 return
+            if rank == CHIEF:
+                self._record.start_deadline = None
             while rank == CHIEF and self._put_off:
                 self._start_in_place(self._put_off.pop())
             self._started.add(rank)
@@ -444,6 +452,7 @@ class Attempt:
             "servers": self._context.servers.addresses if self._context.servers else None,
             "joins": True,
             "resume": checkpoint_files.positions(checkpoints),
+            "reported": self._journal.log.histories() if self._context.servers else None,
         }
         _send(channel, messages.PEERS, peers)
 
@@ -575,10 +584,12 @@ class Attempt:
             return self._context.rows.note_reading(event)
         if isinstance(event, (events.Steps, events.Epoch, events.FitEnd)):
             self._record.trained = True
+        if isinstance(event, events.Epoch):
+            self._deaths.clear()
         if isinstance(event, events.Steps) and rank in self._just_joined:
             self._just_joined.discard(rank)
             self._failed_to_join = 0
-        comes_later = self._config.changes and not self._config.regroups and bool(self._group.members)
+        comes_later = self._has_begun and self._config.changes and not self._config.regroups
         if isinstance(event, events.Steps) and comes_later and rank not in self._group.members:
             self._note_joined(rank)
         if isinstance(event, events.Fit):
@@ -616,7 +627,7 @@ class Attempt:
             return not is_known
 
     def on_ready(self, rank: int, address: wire.Address | None) -> None:
-        if self._group.members:
+        if self._has_begun and self._config.changes:
             return self._take_in(rank)
         with self._changed:
             self._addresses[rank] = address
@@ -637,6 +648,7 @@ class Attempt:
             waiting = {r: channel for r, channel in channels.items() if r not in self._started}
             self._started.update(waiting)
             if self._config.changes:
+                self._has_begun = True
                 self._group.begin(waiting)
                 self._report_group()
                 for _ in range(self._workers, self._max_workers):

@@ -161,7 +161,6 @@ class Job:
         except ValueError as error:
             return run_result.failed_job("error", str(error))
         cleanup.callback(self._rows.close)
-        context = self._context(credentials, cleanup)
         identity = wire.Identity("driver", -1, 0)
         listener = wire.Listener(self._network.bind_host, credentials, identity, self._admit, self._accept)
         cleanup.callback(listener.close)
@@ -176,9 +175,11 @@ class Job:
             max_workers=self.spec.ranks,
         )
         message, resumed_at = "Spark is starting %s" % counted(self.workers, "task"), self._resume_point
+        context: RunContext | None = None
         while True:
             self._rows.distribute(self.workers)
             config = replace(config, spec=replace(config.spec, workers=self.workers))
+            context = context or self._context(self._rows.described_in(config), cleanup)
             result = self._try(context, message, broadcast_payload, config)
             if result.failure is not None and result.failure.kind == UNCACHED:
                 if self._stop_reason is not None:
@@ -207,12 +208,12 @@ class Job:
             if self.spec.min_workers is not None:
                 message += " with %s" % counted(self.workers, "worker")
 
-    def _context(self, credentials: wire.Credentials, cleanup: contextlib.ExitStack) -> RunContext:
+    def _context(self, config: JobConfig, cleanup: contextlib.ExitStack) -> RunContext:
         """What the attempts share. cleanup: ends the parameter servers."""
         servers = None
         if self.spec.strategy == "ps":
             servers = ParameterServers(
-                credentials,
+                config.credentials,
                 self.workers,
                 self.spec.rule,
                 self.spec.ps or 1,
@@ -221,7 +222,7 @@ class Job:
                 lambda text: self.journal.report(events.make("log", events.JOB, stream="stderr", text=text)),
                 # The run's end follows, once the workers have ended.
                 lambda message: self.journal.notice("warning", message),
-                0 if self.spec.min_workers is None else self.spec.ranks,
+                config.max_workers if config.changes else 0,
             )
             cleanup.callback(servers.close)
         packages = Distinct(self._environment["packages"] if self._environment else {})

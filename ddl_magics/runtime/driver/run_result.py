@@ -158,7 +158,7 @@ def _sorted_out(record: AttemptRecord) -> tuple[bool, list[tuple[Failure, float]
     """(whether a rank was stopped, the failures and when each was received, the earliest first)."""
     stopped, failures = False, []
     for rank, (end, at) in sorted(record.ends.items()):
-        if rank in record.undecided:
+        if rank in record.undecided | record.departed:
             continue
         if end.outcome == "failed":
             assert end.failure is not None

@@ -19,6 +19,8 @@ from ..transport import wire
 START_SECONDS = 30.0
 #: How long the servers wait for rank 0 to be started again once it has died.
 REJOIN_SECONDS = 300.0
+#: The same where ranks come and go: it may have to wait for a slot.
+LONG_REJOIN_SECONDS = 1800.0
 CLOSE_SECONDS = 5.0
 #: What a server prints is shown up to here.
 MAX_OUTPUT_BYTES = 1 << 20
@@ -52,7 +54,10 @@ class ParameterServers:
             "size": workers,
             "attempt": 1,
             "rule": rule,
-            "options": {"rejoin_seconds": REJOIN_SECONDS, "max_size": max_workers},
+            "options": {
+                "rejoin_seconds": LONG_REJOIN_SECONDS if max_workers else REJOIN_SECONDS,
+                "max_size": max_workers,
+            },
         }
         self.death: str | None = None
         self._on_death = on_death

@@ -140,6 +140,9 @@ class _Worker:
         self._peers_known.wait()
         if self._peers.get("resume") is not None:
             self._config = replace(config, resume=tuple(Position(*position) for position in self._peers["resume"]))
+        if self._peers.get("reported") is not None:
+            reported = {int(fit): history for fit, history in self._peers["reported"].items()}
+            self._config = replace(self._config, reported=reported)
         return listener
 
     def _listen(self) -> None:

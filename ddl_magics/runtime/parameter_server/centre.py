@@ -28,14 +28,15 @@ class Refusal(Exception):
 
 
 class Arrival(NamedTuple):
-    """What a rank brings to the end of an epoch: float64 vectors, whether it wants the fit to stop, and whether it has
-    trained in the epoch.
+    """What a rank brings to the end of an epoch: float64 vectors, whether it wants the fit to stop, whether it has
+    trained in the epoch, and how many steps all have made by its count.
     """
 
     sums: Vector
     means: Vector
     stop: bool
     trained: bool = True
+    steps: int = 0
 
 
 class EpochEnd:
@@ -43,7 +44,7 @@ class EpochEnd:
 
     sums, means: over the ranks that arrived, float64; means over those that have trained. stop: whether any of them
     wants the fit to stop. centre, version: as they stood when the last rank arrived. ranks: those that there were then,
-    which share out the next epoch.
+    which share out the next epoch. steps: that all have made.
     """
 
     def __init__(self, arrivals: list[Arrival], centre: Vector, version: int, ranks: Sequence[int]) -> None:
@@ -51,6 +52,7 @@ class EpochEnd:
         trained = [arrival for arrival in arrivals if arrival.trained] or arrivals
         self.means: Vector = np.mean([arrival.means for arrival in trained], axis=0)
         self.ranks = ranks
+        self.steps = max(arrival.steps for arrival in arrivals)
         self.stop = any(arrival.stop for arrival in arrivals)
         #: None once the next epoch is over: its memory is free for other centres.
         self.centre: Vector | None = centre
@@ -68,6 +70,10 @@ class Fit:
         self.rule = rule
         #: Those that share out the epoch that the ranks are in.
         self.ranks = ranks
+        #: That all ranks have made until its beginning.
+        self.steps = 0
+        #: It has been stopped, and has no further epoch.
+        self.is_over = False
         self.centre = centre
         self.centre.setflags(write=False)
         #: Commits merged so far.
@@ -144,13 +150,15 @@ class Fit:
         """The end of `epoch` once all ranks in `awaited` have arrived, else None."""
         if epoch not in self._epoch_ends:
             arrived = self._arrived[epoch]
-            if not arrived or not awaited <= set(arrived):
+            ahead = {rank for later, ranks in self._arrived.items() if later > epoch for rank in ranks}
+            if not arrived or not awaited <= set(arrived) | ahead:
                 return None
             for older in self._epoch_ends.values():
                 older.centre = None
             arrivals = [arrived[rank] for rank in sorted(arrived)]
-            self._epoch_ends[epoch] = EpochEnd(arrivals, self.centre, self.version, sorted(awaited))
+            self._epoch_ends[epoch] = end = EpochEnd(arrivals, self.centre, self.version, sorted(awaited))
+            self.is_over = self.is_over or end.stop
             if epoch + 1 > self.epoch:
-                self.epoch, self.ranks = epoch + 1, sorted(awaited)
+                self.epoch, self.ranks, self.steps = epoch + 1, end.ranks, max(self.steps, end.steps)
             del self._arrived[epoch]
         return self._epoch_ends[epoch]

@@ -59,6 +59,9 @@ class ParameterClient(Protocol[Version]):
     def ranks(self) -> Sequence[int]: ...
 
     @property
+    def steps(self) -> int: ...
+
+    @property
     def busy(self) -> bool: ...
 
     def begin(
@@ -72,7 +75,14 @@ class ParameterClient(Protocol[Version]):
     ) -> tuple[Vector | None, Version, int]: ...
 
     def epoch_end(
-        self, fit: int, epoch: int, sums: npt.NDArray[Any], means: npt.NDArray[Any], stop: bool, trained: bool = True
+        self,
+        fit: int,
+        epoch: int,
+        sums: npt.NDArray[Any],
+        means: npt.NDArray[Any],
+        stop: bool,
+        trained: bool = True,
+        steps: int = 0,
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Vector, Version, bool]: ...
 
     def broadcast(self, fit: int, tag: str, value: Any) -> Any: ...
@@ -101,6 +111,8 @@ class Client:
         self.epoch = 0
         #: Those that share out the epoch that the job is in, as of `begin` and `epoch_end`.
         self.ranks: Sequence[int] = ()
+        #: Those that all ranks had made at its beginning.
+        self.steps = 0
         host, port = address
         self._server = ((host, port), credentials)
         self._identity = wire.Identity("rank", rank, attempt)
@@ -130,7 +142,7 @@ class Client:
         header = {"fit": fit, "dtype": dtype, "size": int(size), "initial": initial is not None, "rate": rate}
         vectors = () if initial is None else (np.ascontiguousarray(initial, dtype),)
         reply, (centre,) = self._request(protocol.BEGIN, header, vectors)
-        self.epoch, self.ranks = reply["epoch"], reply["ranks"]
+        self.epoch, self.ranks, self.steps = reply["epoch"], reply["ranks"], reply["steps"]
         return centre, reply["version"]
 
     def pull(self, fit: int, local_version: int | None = None) -> tuple[Vector | None, int]:
@@ -170,7 +182,14 @@ class Client:
         return (centre[0] if centre else None), reply["version"], reply["staleness"]
 
     def epoch_end(
-        self, fit: int, epoch: int, sums: npt.NDArray[Any], means: npt.NDArray[Any], stop: bool, trained: bool = True
+        self,
+        fit: int,
+        epoch: int,
+        sums: npt.NDArray[Any],
+        means: npt.NDArray[Any],
+        stop: bool,
+        trained: bool = True,
+        steps: int = 0,
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Vector, int, bool]:
         """Waits until all live ranks have passed `epoch`.
 
@@ -179,6 +198,7 @@ class Client:
             means: of any shape, averaged over the ranks; of one size on all ranks.
             stop: whether this rank wants the fit to stop.
             trained: whether this rank had a share of the epoch, so that its `means` count.
+            steps: that all ranks have made, by its count.
 
         Returns:
             (sums, means, centre, version, whether any rank wants to stop), equal on all ranks; sums and means are 1-D
@@ -186,9 +206,9 @@ class Client:
         """
         vectors = [np.ascontiguousarray(vector, np.float64).reshape(-1) for vector in (sums, means)]
         header = {"fit": fit, "epoch": epoch, "sums": vectors[0].size, "means": vectors[1].size, "stop": bool(stop)}
-        header["trained"] = trained
+        header.update(trained=trained, steps=steps)
         reply, (sums, means, centre) = self._request(protocol.EPOCH_END, header, vectors)
-        self.ranks = reply["ranks"]
+        self.ranks, self.steps = reply["ranks"], reply["steps"]
         return sums, means, centre, reply["version"], reply["stop"]
 
     def broadcast(self, fit: int, tag: str, value: Any) -> Any:

@@ -39,6 +39,8 @@ ALIVE = 18  # {}: the server lives, and others are waited for
 # both ways
 VECTOR = 32
 
+#: In the answer to BEGIN: the epoch of a fit that has been stopped.
+NO_MORE_EPOCHS = 1 << 31
 #: The largest frame of JSON, and the largest vector: sizes are checked before memory is taken.
 HEADER_LIMIT_BYTES = 1 << 20
 VECTOR_LIMIT_BYTES = 1 << 34
@@ -95,7 +97,9 @@ class CommitRequest(RequestHeader):
 
 
 class EpochEndRequest(RequestHeader):
-    """sums, means: the sizes of the two vectors. trained: whether the rank had a share of the epoch."""
+    """sums, means: the sizes of the two vectors. trained: whether the rank had a share of the epoch. steps: that all
+    have made, by its count.
+    """
 
     fit: int
     epoch: int
@@ -103,6 +107,7 @@ class EpochEndRequest(RequestHeader):
     means: int
     stop: bool
     trained: bool
+    steps: int
 
 
 class BroadcastRequest(RequestHeader):
@@ -124,6 +129,7 @@ class Reply(TypedDict, total=False):
     version: int
     epoch: int
     ranks: list[int]
+    steps: int
     staleness: int
     stop: bool
     value: Any

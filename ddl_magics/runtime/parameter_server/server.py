@@ -192,7 +192,9 @@ class Server:
             fit.check(rank, header["dtype"], header["size"])
             self._members.begins(rank)
             room = buffer.lend(header["dtype"], header["size"])
-            return {"version": fit.version, "epoch": fit.epoch, "ranks": list(fit.ranks), "room": room}, [fit.centre]
+            reply: protocol.Reply = {"version": fit.version, "room": room, "ranks": list(fit.ranks), "steps": fit.steps}
+            reply["epoch"] = protocol.NO_MORE_EPOCHS if fit.is_over else fit.epoch
+            return reply, [fit.centre]
 
     def _start(self, rank: int, number: int, initial: Vector, rate: float | None) -> None:
         if rank != CHIEF:
@@ -237,16 +239,13 @@ class Server:
         )
         with self._changed:
             fit = self._fit(rank, header["fit"])
-            fit.arrive(epoch, rank, Arrival(sums, means, header["stop"], header["trained"]))
+            fit.arrive(epoch, rank, Arrival(sums, means, header["stop"], header["trained"], header["steps"]))
             self._changed.notify_all()
         epoch_end: EpochEnd = self._wait(buffer, lambda: fit.epoch_end(epoch, self._members.awaited()))
         with self._changed:
             centre = fit.centre if epoch_end.centre is None else epoch_end.centre
-            reply: protocol.Reply = {
-                "version": epoch_end.version,
-                "stop": epoch_end.stop,
-                "ranks": list(epoch_end.ranks),
-            }
+            reply: protocol.Reply = {"version": epoch_end.version, "stop": epoch_end.stop, "steps": epoch_end.steps}
+            reply["ranks"] = list(epoch_end.ranks)
             return reply, [epoch_end.sums, epoch_end.means, centre]
 
     def _broadcast(self, buffer: ServerBuffer, header: protocol.BroadcastRequest) -> _Answer:

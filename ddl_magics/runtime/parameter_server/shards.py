@@ -60,6 +60,10 @@ class ShardedClient:
         return self._clients[0].ranks
 
     @property
+    def steps(self) -> int:
+        return self._clients[0].steps
+
+    @property
     def busy(self) -> bool:
         """As `Client.busy`, of any server."""
         return any(client.busy for client in self._clients)
@@ -107,14 +111,21 @@ class ShardedClient:
         return centre, tuple(version for _, version, _ in replies), max(staleness for _, _, staleness in replies)
 
     def epoch_end(
-        self, fit: int, epoch: int, sums: npt.NDArray[Any], means: npt.NDArray[Any], stop: bool, trained: bool = True
+        self,
+        fit: int,
+        epoch: int,
+        sums: npt.NDArray[Any],
+        means: npt.NDArray[Any],
+        stop: bool,
+        trained: bool = True,
+        steps: int = 0,
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Vector, Versions, bool]:
         """As `Client.epoch_end`; the first server alone adds up sums and means."""
         empty = np.zeros(0)
         other_servers = len(self._clients) - 1
 
         def end_epoch(client: Client, sums: npt.NDArray[Any], means: npt.NDArray[Any]) -> Any:
-            return client.epoch_end(fit, epoch, sums, means, stop, trained)
+            return client.epoch_end(fit, epoch, sums, means, stop, trained, steps)
 
         replies = self._call_all(end_epoch, [sums] + [empty] * other_servers, [means] + [empty] * other_servers)
         sums, means, _, _, stop = replies[0]

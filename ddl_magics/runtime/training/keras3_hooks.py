@@ -92,7 +92,7 @@ class Keras3Hooks(KerasHooks):
                 can_begin_anew = of_arrays or isinstance(self.data_adapter, tf_dataset_adapter.TFDatasetAdapter)
                 each_epoch = can_begin_anew and not keeps_drawing and not self.steps_per_epoch
                 drawn = None
-                if can_begin_anew and keeps_drawing and not self.steps_per_epoch and self.steps_per_execution == 1:
+                if of_arrays and keeps_drawing and not self.steps_per_epoch and self.steps_per_execution == 1:
                     drawn = self.data_adapter.num_batches
                 self._distributed_dataset, self.sharded = hooks.call_data.shared(
                     dataset, batch, of_arrays, each_epoch, drawn

@@ -27,6 +27,9 @@ from .fit_in_progress import FitInProgress
 from .keras_access import KerasAccess
 from .placement import Placement
 
+#: Of a fit, in the numbers of iterations over --data.
+MOST_EPOCHS = 1 << 20
+
 
 class ParameterSync(keras.callbacks.Callback):
     """Added to every fit of a `ps` run. The hooks of Keras call `end_epoch` and `validate`."""
@@ -46,7 +49,7 @@ class ParameterSync(keras.callbacks.Callback):
         if self.model.built and not checkpoints.skipped:
             self._begin()
             with self._alone():
-                checkpoints.join(self.model, self._server.epoch)
+                checkpoints.join(self.model, min(self._server.epoch, self.params["epochs"]))
             self._share_out()
 
     def _count_workers(self, steps: int | None = None) -> None:
@@ -70,16 +73,19 @@ class ParameterSync(keras.callbacks.Callback):
             yield
         finally:
             peers.sharers = sharers
+            if sharers is not None:
+                self._placement.update()
 
     def _share_out(self) -> None:
         """Share out the next epoch among the ranks that there are, where they come and go."""
         peers = self._rank.peers
         if peers.sharers is None or not self._fit.shares_epochs:
             return
+        had_a_share = peers.position < peers.size
         peers.sharers = self._server.ranks
         self._placement.update()
-        if peers.size != self._size:
-            self._count_workers()
+        if peers.size != self._size or not had_a_share:
+            self._count_workers(None if had_a_share else self._server.steps)
             self._exchanger.follow(self._rule, self._window)
 
     def _begin(self) -> None:
@@ -118,6 +124,9 @@ class ParameterSync(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._synced_step = 0
+        epochs, progress = self._rank.data_epochs, self._progress
+        if epochs is not None and self._config.whole_data:  # one order for all, whatever each has read by itself
+            epochs.next = progress.fit * MOST_EPOCHS + epoch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if not self._begun:  # a model that was built by its first batch
@@ -185,7 +194,8 @@ class ParameterSync(keras.callbacks.Callback):
         sums, means, centre, version, agreed = self._server.epoch_end(
             *(progress.fit, progress.epoch, _flat(states), _flat(averaged)),
             stop=stop.requested or stop.asked,
-            trained=self._rank.peers.place[0] < self._size,
+            trained=not self._fit.shares_epochs or self._rank.peers.place[0] < self._size,
+            steps=learning_rate.steps_of_all(model.optimizer),
         )
         stop.agreed = stop.agreed or agreed
         reduce.assign(states, sums)

@@ -171,6 +171,69 @@ def test_a_rank_that_dies_while_another_is_restarted_does_not_keep_that_one_wait
     assert (len(one.peers), len(other.peers)) == (1, 1)
 
 
+@pytest.fixture
+def changing(start):
+    """Two workers beside a parameter server, of up to three that come and go."""
+    spec = RunSpec(strategy="ps", min_workers=1, seed=0)
+    ranks = start("ps", dataclasses.replace(jobs.job(spec), max_workers=3))
+    ranks.run.report, ranks.run.enter_from = lambda event: None, lambda *arguments: None
+    ranks.train()
+    for rank in (0, 1):
+        ranks.attempt.on_event(rank, steps(rank, 0))
+    return ranks
+
+
+def test_who_comes_before_the_chief_makes_room_for_it(changing):
+    """Also when all have died."""
+    changing.die(1)
+    changing.die(0)
+    other = changing.connect(1, 2)
+    changing.attempt.on_ready(1, None)
+    assert other.peers == [] and 1 not in changing.attempt._channels
+    chief = changing.connect(0, 2)
+    changing.attempt.on_ready(0, None)
+    assert len(chief.peers) == 1 and chief.peers[0]["servers"] == [("h", 2)]
+    assert changing.attempt._jobs.configs[-3:] == [(1, 2), (0, 2), (1, 3)]
+    again = changing.connect(1, 3)
+    changing.attempt.on_ready(1, None)
+    assert len(again.peers) == 1
+
+
+def test_the_chief_is_waited_for_with_a_bound(changing):
+    changing.die(0)
+    record, now = changing.attempt._record, time.monotonic()
+    assert judge(record, now) is None and judge(record, now + attempts.RANKS_WITH_DATA_SECONDS + 1).failure
+    changing.connect(0, 2)
+    changing.attempt.on_ready(0, None)
+    assert judge(record, now + attempts.RANKS_WITH_DATA_SECONDS + 1) is None
+
+
+@pytest.mark.parametrize("gets_on", [True, False])
+def test_a_chief_that_dies_again_and_again_before_an_epoch_ends_ends_the_run(changing, gets_on):
+    for number in range(2, 6):
+        changing.die(0)
+        result = judge(changing.attempt._record, time.monotonic())
+        if result is not None:
+            break
+        changing.connect(0, number)
+        changing.attempt.on_ready(0, None)
+        changing.attempt.on_event(0, steps(0, 0))
+        if gets_on:
+            epoch = events.make("epoch", 0, fit=0, epoch=number, metrics={"loss": 0.5}, seconds=1.0)
+            changing.attempt.on_event(0, epoch)
+    assert (result is None) == gets_on
+
+
+def test_a_newcomer_that_fails_does_not_end_the_run(changing):
+    changing.connect(2)
+    changing.attempt.on_ready(2, None)
+    changing.attempt.on_end(2, RankEnd("failed", Failure(2, "h", "error", "ValueError: x")))
+    assert judge(changing.attempt._record, time.monotonic()) is None
+    with changing.attempt._changed:
+        changing.attempt._restart_dead_ranks()
+    assert changing.attempt._jobs.configs[-1] == (2, 2)
+
+
 def test_ranks_that_need_each_other_are_not_restarted_alone(start):
     ranks = start("allreduce")
     ranks.connect(0), ranks.connect(1)
