@@ -72,9 +72,9 @@ class Members:
         current_time = time.monotonic()
         joining = self._absent if self._join_deadline is None or current_time < self._join_deadline else set()
         rejoining = {CHIEF} if current_time < self._rejoin_deadline else set()
-        return {rank for rank in self._connected if not self._prepares(rank)} | joining | rejoining
+        return {rank for rank in self._connected if not self.prepares(rank)} | joining | rejoining
 
-    def _prepares(self, rank: int) -> bool:
+    def prepares(self, rank: int) -> bool:
         """Whether a rank has come later and has not begun a fit."""
         of_attempt = rank, self._attempts[rank]
         return self._changes and rank != CHIEF and of_attempt not in self._at_beginning | self._have_begun

@@ -180,8 +180,12 @@ class Server:
         def begun() -> Fit | None:
             if number not in self._fits:
                 if self._fits and number < max(self._fits):
-                    first_attempt = buffer.attempt == 1
-                    cause = "every rank must train equally often" if first_attempt else "it has no checkpoint of it"
+                    if self._members.prepares(rank):
+                        cause = "it has come too late for it"
+                    elif buffer.attempt == 1:
+                        cause = "every rank must train equally often"
+                    else:
+                        cause = "it has no checkpoint of it"
                     words = rank, number + 1, max(self._fits) + 1, cause
                     raise Refusal("usage", rank, "rank %d begins fit %d, and others are in fit %d: %s" % words)
                 self._need_chief("the weights of fit %d" % number)

@@ -25,6 +25,7 @@ from .calls import TEST_BATCH, TRAIN_BATCH
 from .compiled_loss import CompiledLoss
 from .keras_hooks import KerasHooks
 
+_NO_SHARE = "with Keras 2, batches are shared out among the workers that the run began with"
 _READ_AHEAD = (
     "Keras 2 reads validation data from a generator ahead, and each evaluation loses the batches that it has read in "
     "vain, by chance: workers lose none, so that they evaluate other batches than one process; give validation data as "
@@ -82,6 +83,8 @@ class Keras2Hooks(KerasHooks):
         if fits and not trains and generated and not adapter.should_recreate_iterator() and self.config.size > 1:
             handler._dataset = share.ContinuingDataset(handler._dataset)
             self.rank.reporter.notice_once("info", _READ_AHEAD)
+        if sharded and self.rank.peers.position >= self.rank.peers.size:
+            raise RuntimeError(_NO_SHARE)
         counts_all = trains and handler._steps_per_epoch is not None and self.call_data.shards_steps(dataset)
         if sharded or counts_all:
             infer = handler._infer_steps

@@ -479,3 +479,15 @@ def test_a_rank_that_returns_late_gets_the_ends_of_all_epochs_that_it_has_missed
     again = server.client(1)
     found = [again.epoch_end(0, epoch, np.ones(1), np.ones(1), False)[0] for epoch in range(4)]
     assert [values(sums) for sums in found] == [values(sums) for sums in ended]
+
+
+def test_a_rank_that_comes_too_late_for_a_fit_is_told_so(start):
+    server = start(1, options={"max_size": 2})
+    (zero,) = server.begun(1)
+    for fit in (1, 2):
+        zero.begin(fit, np.zeros(1), np.float64, 1)
+    with pytest.raises(
+        RequestRefused, match="rank 1 begins fit 1, and others are in fit 3: it has come too late for it"
+    ):
+        server.client(1).begin(0, None, np.float64, 1)
+    assert values(zero.epoch_end(2, 0, np.ones(1), np.ones(1), False)[0]) == [1], "it is not waited for"
