@@ -354,10 +354,17 @@ def test_the_cell_s_own_all_reduce(ring, value):
 
 def test_one_worker_s_all_reduce_has_the_dtypes_of_several():
     config, progress = SimpleNamespace(spec=SimpleNamespace(strategy="allreduce")), SimpleNamespace(cell_collectives=0)
-    peers = SimpleNamespace(config=config, size=1, progress=progress)
+    peers = SimpleNamespace(config=config, size=1, progress=progress, regrouping=None)
     assert [reduce.allreduce(peers, True, op).dtype for op in ("sum", "mean")] == [np.int64, np.float64]
     assert reduce.allreduce(peers, np.float32(1.5), "mean").dtype == np.float32
     assert progress.cell_collectives == 3
+
+
+def test_of_a_rank_that_comes_to_where_the_others_are_it_is_the_own_value():
+    """They have made it before, and the next one counts from theirs."""
+    config, progress = SimpleNamespace(spec=SimpleNamespace(strategy="allreduce")), SimpleNamespace(cell_collectives=7)
+    peers = SimpleNamespace(config=config, size=2, progress=progress, regrouping=SimpleNamespace(catches_up=True))
+    assert (reduce.allreduce(peers, 2.5, "mean"), progress.cell_collectives) == (2.5, 7)
 
 
 def test_the_logs_and_stops_of_all_ranks_and_the_weights_of_the_chief(ring):
