@@ -98,7 +98,16 @@ def output_of(module, *arguments, timeout, **options):
 
 def executor_of(pid):
     """The process of the Spark executor that a rank's process descends from."""
-    while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+    return _ancestor(pid, b"CoarseGrainedExecutorBackend")
+
+
+def supervisor_of(pid):
+    """The worker of Spark that a rank's process descends from: its parent, or the parent of what has forked it."""
+    return _ancestor(pid, b"pyspark.daemon")
+
+
+def _ancestor(pid, word):
+    while word not in Path(f"/proc/{pid}/cmdline").read_bytes():
         pid = parent(pid)
     return pid
 

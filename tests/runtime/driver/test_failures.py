@@ -125,7 +125,7 @@ def test_a_supervisor_killed(spark_cluster):
     run = running(spark, "import subprocess\nsubprocess.Popen(['sleep', '600'])\n" + ENDLESS, attempts=1)
     worker = run.pid(1)
     assert len(group(worker)) == 2, "the rank, and what its cell has started"
-    os.kill(processes.parent(worker), signal.SIGKILL)
+    os.kill(processes.supervisor_of(worker), signal.SIGKILL)
     ended = run.wait(BOUND_SECONDS)
     assert_failed(ended, 1, "lost", "its supervisor process on the executor died")
     until(lambda: not group(worker), 10)
