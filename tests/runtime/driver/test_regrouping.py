@@ -7,6 +7,7 @@ import re
 import signal
 
 import numpy as np
+import pandas as pd
 import pytest
 from support import launch, processes
 
@@ -320,6 +321,25 @@ def test_each_row_is_used_once_in_an_epoch_that_keras_shuffles(rank_pool, tmp_pa
     assert {event["attempt"] for event in ended.of_kind("epoch")} == {1}
     assert len(members(ended)) == 3
     assert ended.result[2:] == [sum(row**2 for row in range(384))] * 14
+
+
+SHUFFLED_DATA = SHUFFLED.replace("x = np.arange(384.0)[:, None]\n", "").replace("(x, x, batch_size=16", "(dataset")
+#: What one worker reads by itself must not part it from the others.
+SHUFFLED_DATA = SHUFFLED_DATA.replace("model.fit(", "if ddl.is_chief:\n    next(iter(dataset))\nmodel.fit(", 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["average", "ps"])
+def test_each_row_of_data_is_used_once_in_an_epoch(spark_cluster, tmp_path, strategy):
+    numbers = np.arange(384.0)
+    options = {"data": "df", "label": "y", "batch_size": 16, "strategy": strategy, "min_workers": 1}
+    source = SHUFFLED_DATA.replace("HURRY", repr(str(tmp_path / "hurry")))
+    run = launch.start(spark_cluster(2), source, {"df": pd.DataFrame({"x": numbers, "y": numbers})}, **options)
+    launch.kill_in_epoch(run, 0, 1)
+    wait_until_joined(run, tmp_path / "hurry")
+    ended = run.finished(BOUND_SECONDS)
+    assert {event["attempt"] for event in ended.of_kind("epoch")} == {1}
+    assert ended.result[2:] == [sum(numbers**2)] * 14
 
 
 SHORT_FITS = """
