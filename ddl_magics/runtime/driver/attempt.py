@@ -266,9 +266,7 @@ class Attempt:
         self._record.departed.discard(rank)
         self._failed_to_join = 0
         self._group.members = sorted([*self._group.members, rank])
-        text = "rank %d on %s has joined; running on %s"
-        text %= rank, self._hosts[rank], counted(len(self._group.members), "worker")
-        self._journal.enter_from((events.RUNNING,), events.RUNNING, text)
+        self._tell_join(rank)
         self._report_group()
 
     def _note_death(self, rank: int) -> None:
@@ -340,7 +338,6 @@ class Attempt:
         members = group.formed()
         if members is None:
             return
-        number = counted(len(members), "worker")
         for rank, result in record.deaths().items():
             if rank in record.undecided:
                 if rank not in self._replaced:
@@ -351,8 +348,7 @@ class Attempt:
         for rank in set(members) - before:
             record.departed.discard(rank)
             self._just_joined.add(rank)
-            text = "rank %d on %s has joined; running on %s" % (rank, self._hosts[rank], number)
-            self._journal.enter_from((events.RUNNING,), events.RUNNING, text)
+            self._tell_join(rank)
         self._report_group()
         for rank in members:
             self._send_to(rank, messages.GROUP, {"group": group.number, "ranks": members})
@@ -368,11 +364,13 @@ class Attempt:
         text = "%s; %s %s on" % (result.death, counted(count, "worker"), "trains" if count == 1 else "train")
         self._journal.enter_from((events.RUNNING,), events.RUNNING, text)
 
+    def _tell_join(self, rank: int) -> None:
+        words = rank, self._hosts[rank], counted(len(self._group.members), "worker")
+        self._journal.enter_from((events.RUNNING,), events.RUNNING, "rank %d on %s has joined; running on %s" % words)
+
     def _report_group(self) -> None:
         members = self._group.members
-        if (
-            not self._config.regroups
-        ):  # beside a parameter server it is the chief also while another one takes its number
+        if not self._config.regroups:  # it is the chief also while another process takes its number
             members = sorted({CHIEF, *members})
         raw = events.make("group", events.JOB, members=list(members))
         self._journal.report(raw)

@@ -157,8 +157,9 @@ def judge(record: AttemptRecord, now: float) -> RunResult | None:
 def _sorted_out(record: AttemptRecord) -> tuple[bool, list[tuple[Failure, float]]]:
     """(whether a rank was stopped, the failures and when each was received, the earliest first)."""
     stopped, failures = False, []
+    left_out = record.undecided | record.departed
     for rank, (end, at) in sorted(record.ends.items()):
-        if rank in record.undecided | record.departed:
+        if rank in left_out:
             continue
         if end.outcome == "failed":
             assert end.failure is not None

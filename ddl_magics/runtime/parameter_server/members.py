@@ -28,8 +28,7 @@ class Members:
         self._rejoin_deadline = 0.0
         self._attempts = dict.fromkeys(range(max(size, max_size)), attempt)
         self._connected: dict[int, Channel] = {}
-        self._at_beginning = {(rank, attempt) for rank in range(size)}
-        self._have_begun: set[tuple[int, int]] = set()  # ranks, each in its attempt
+        self._prepared = {(rank, attempt) for rank in range(size)}  # ranks, each in its attempt
         self._changes = max_size > 0
         self._absent = set(range(size))
         self._join_seconds = join_seconds
@@ -60,7 +59,7 @@ class Members:
 
     def begins(self, rank: int) -> None:
         """The rank has begun a fit."""
-        self._have_begun.add((rank, self._attempts[rank]))
+        self._prepared.add((rank, self._attempts[rank]))
 
     def fit_begins(self) -> None:
         """From the first fit on, absent ranks are waited for a bounded time."""
@@ -76,5 +75,4 @@ class Members:
 
     def prepares(self, rank: int) -> bool:
         """Whether a rank has come later and has not begun a fit."""
-        of_attempt = rank, self._attempts[rank]
-        return self._changes and rank != CHIEF and of_attempt not in self._at_beginning | self._have_begun
+        return self._changes and rank != CHIEF and (rank, self._attempts[rank]) not in self._prepared

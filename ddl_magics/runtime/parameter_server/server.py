@@ -78,14 +78,15 @@ class Server:
         update_rules.parse(self._rule)
         self._changed = threading.Condition()
         options = config["options"]
-        self._most_ranks = max(self._size, options.get("max_size", 0))
+        max_size = options.get("max_size", 0)
+        self._most_ranks = max(self._size, max_size)
         self._alive_seconds = options.get("alive_seconds", ALIVE_SECONDS)
         self._members = Members(
             config["size"],
             config["attempt"],
             options.get("join_seconds", JOIN_SECONDS),
             options.get("rejoin_seconds", 0.0),
-            options.get("max_size", 0),
+            max_size,
         )
         self._fits: dict[int, Fit] = {}
         self._vectors, self._statistics = Pool(), Buffers()

@@ -78,6 +78,11 @@ class Peers:
         return self.config.rank if self.regrouping is None else self.collective.rank
 
     @property
+    def has_share(self) -> bool:
+        """Whether some of the epoch's rows are this rank's."""
+        return self.position < self.size
+
+    @property
     def size(self) -> int:
         """How many train together."""
         if self.sharers is not None:

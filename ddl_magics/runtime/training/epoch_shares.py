@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-import tensorflow as tf
-
 from ..keras_types import Dataset
 from . import share
 
@@ -41,7 +39,6 @@ class EpochShares:
 
     def _from(self, epoch: int, rank: int, size: int) -> Dataset:
         """The rank's share of that epoch and all that follow: every `size`-th batch, beginning with number `rank`."""
-        numbered = self._dataset.repeat().skip(self._count * epoch).enumerate()
-        own = numbered.filter(lambda number, _: tf.equal(number % self._count % size, rank))
-        batches = own.map(lambda _, batch: batch) if rank < size else self._dataset.take(0)
-        return share.uncut(batches.map(self._gather, num_parallel_calls=tf.data.AUTOTUNE) if self._gather else batches)
+        following = self._dataset.repeat().skip(self._count * epoch)
+        own = share.every_nth(following, rank, size, self._count) if rank < size else self._dataset.take(0)
+        return share.gathered(own, self._gather)

@@ -83,7 +83,7 @@ class Keras2Hooks(KerasHooks):
         if fits and not trains and generated and not adapter.should_recreate_iterator() and self.config.size > 1:
             handler._dataset = share.ContinuingDataset(handler._dataset)
             self.rank.reporter.notice_once("info", _READ_AHEAD)
-        if sharded and self.rank.peers.position >= self.rank.peers.size:
+        if sharded and not self.rank.peers.has_share:
             raise RuntimeError(_NO_SHARE)
         counts_all = trains and handler._steps_per_epoch is not None and self.call_data.shards_steps(dataset)
         if sharded or counts_all:

@@ -81,7 +81,7 @@ class ParameterSync(keras.callbacks.Callback):
         peers = self._rank.peers
         if peers.sharers is None or not self._fit.shares_epochs:
             return
-        had_a_share = peers.position < peers.size
+        had_a_share = peers.has_share
         peers.sharers = self._server.ranks
         self._placement.update()
         if peers.size != self._size or not had_a_share:
@@ -194,7 +194,7 @@ class ParameterSync(keras.callbacks.Callback):
         sums, means, centre, version, agreed = self._server.epoch_end(
             *(progress.fit, progress.epoch, _flat(states), _flat(averaged)),
             stop=stop.requested or stop.asked,
-            trained=not self._fit.shares_epochs or self._rank.peers.place[0] < self._size,
+            trained=not self._fit.shares_epochs or self._rank.peers.has_share,
             steps=learning_rate.steps_of_all(model.optimizer),
         )
         stop.agreed = stop.agreed or agreed

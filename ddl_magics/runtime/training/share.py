@@ -201,22 +201,31 @@ def shard(dataset: Dataset, rank: Any, size: Any, of_arrays: bool = False) -> Da
     """
     dataset, gather = before_gathering(dataset) if of_arrays else (dataset, None)
     if not isinstance(size, int):
-        batches = _every_nth(dataset, rank, size)
+        batches = every_nth(dataset, rank, size)
     else:
         batches = dataset.shard(size, rank) if rank < size else dataset.take(0)
+    return gathered(batches, gather)
+
+
+def gathered(batches: Dataset, gather: Callable[..., Any] | None) -> Dataset:
+    """A dataset of `Share`s of whole batches. gather: makes a batch of an element, as `before_gathering` returns it."""
     return uncut(batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE) if gather else batches)
 
 
-def _every_nth(dataset: Dataset, rank: Variable, size: Variable) -> Dataset:
-    numbered = dataset.enumerate().filter(lambda number, _: tf.equal(number % size, rank))
-    return numbered.map(lambda _, batch: batch)
+def every_nth(dataset: Dataset, rank: int | Variable, size: int | Variable, count: int | None = None) -> Dataset:
+    """Every `size`-th element, beginning with number `rank`. count: of the elements after which numbers begin anew."""
+
+    def is_own(number: Tensor, _: Any) -> Tensor:
+        return tf.equal((number if count is None else number % count) % size, rank)
+
+    return dataset.enumerate().filter(is_own).map(lambda _, batch: batch)
 
 
 def shard_steps(steps: int | None, rank: int, size: int) -> int | None:
     """How many of `steps` batches `shard` leaves to `rank`, none from `size` on; None stays None."""
-    if steps is None or rank >= size:
-        return None if steps is None else 0
-    return (steps - rank + size - 1) // size
+    if steps is None:
+        return None
+    return len(range(rank, steps, size)) if rank < size else 0
 
 
 class ContinuingDataset:
