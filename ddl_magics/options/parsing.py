@@ -58,6 +58,8 @@ def make_spec(typed: Mapping[str, Any], configured: Mapping[str, Any] | None = N
         values[name] = {**values[name], **value} if isinstance(value, dict) and values.get(name) else value
     if isinstance(values["workers"], WorkerRange):
         values["min_workers"], values["workers"] = values["workers"]
+        if "workers" not in typed and (values["strategy"] not in ELASTIC or "trials" in typed):
+            del values["min_workers"]
     if "trials" in typed:
         _prepare_search(values, {*typed, *(configured or {})})
     if values["strategy"] == "single":
@@ -74,7 +76,7 @@ def make_spec(typed: Mapping[str, Any], configured: Mapping[str, Any] | None = N
         if option.name in typed:
             raise UsageError(problem)
         del values[option.name]
-    if values.get("rule") is not None:
+    if values.get("rule") is not None and values.get("min_workers") is None:
         values.setdefault("window", values["workers"])
     _refuse_equal_names(values)
     return RunSpec(**values)

@@ -104,7 +104,7 @@ def _training(spec: RunSpec) -> Iterator[tuple[str, str]]:
             for setting in update_rules.RULES[rule.name].settings
             if setting.name not in rule.settings
         )
-        yield "rule", ", ".join([rule.name, f"window {spec.window}", *settings, *derived])
+        yield "rule", ", ".join([rule.name, f"window {spec.window or 'the number of workers'}", *settings, *derived])
     options = [_set(spec, option.name) for option in OPTIONS if option.name not in _NOT_LISTED]
     set_options = [option for option in dict.fromkeys(options) if option]
     if set_options:

@@ -73,6 +73,7 @@ def test_a_record_of_010_reads_under_the_fields_of_today():
 
 def test_defaults_of_ps_and_of_data():
     assert parse("--strategy ps --workers 3").window == 3
+    assert parse("--strategy ps --workers 2..3").window is None, "it follows the number of workers"
     assert parse("--data d").batch_size == table.BY_FLAG["--batch-size"].default == 32
     assert parse("--strategy single").workers == 1
 
@@ -292,6 +293,9 @@ def test_a_range_of_workers_may_be_configured():
     spec = parse("", configured(config))
     assert (spec.min_workers, spec.workers, spec.bounds) == (1, 4, "1..4")
     assert parse("--workers 2", configured(config)).min_workers is None
+    for line, workers in (("--strategy single", 1), ("--strategy ensemble", 4), ("--trials 2 --objective loss", 4)):
+        spec = parse(line, configured(config))
+        assert (spec.min_workers, spec.workers) == (None, workers), "where it does not apply"
     config.workers = 3
     assert parse("", configured(config)).bounds == "3"
 

@@ -100,6 +100,8 @@ def _wait(
             if why is not None:
                 report(available, why)
         if seconds > EXECUTORS_SECONDS:
+            if available >= min_slots:
+                return available
             return too_few(sc, available, min_slots, EXECUTORS_SECONDS)
 
 

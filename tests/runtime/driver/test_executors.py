@@ -75,6 +75,11 @@ def test_beyond_the_least_number_slots_are_waited_for_shortly(monkeypatch, ready
     assert (spark.wait(workers=3, least=1), spark.now) == (count, seconds)
 
 
+def test_who_comes_shortly_before_the_end_of_the_wait_is_there(monkeypatch):
+    spark = Spark(monkeypatch, *[1] * 118, 2)
+    assert spark.wait(workers=3, least=2) == 2
+
+
 def test_fewer_than_the_least_number_are_too_few(monkeypatch):
     assert Spark(monkeypatch, 1).wait(workers=4, least=2).startswith("1 of 2 slots after 120 s: ask for fewer")
 
