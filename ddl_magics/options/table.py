@@ -47,7 +47,7 @@ def _meaning(rule: rule_spec.RuleDefinition) -> str:
 
 STRATEGIES: Mapping[str, str] = {
     "allreduce": "synchronous: every step equals the step of one process with the whole global batch",
-    "ps": "asynchronous, through a parameter server: no worker waits for another",
+    "ps": "asynchronous, through a parameter server: no worker waits for another within an epoch",
     "average": "each worker trains an epoch by itself; then all workers take the mean of their weights",
     "ensemble": "each worker trains a model of its own, with a seed of its own; all models come back",
     "single": "one executor runs the cell unchanged",
@@ -434,7 +434,8 @@ _SEARCH = (
 _FAULTS = (
     Option(
         "--attempts",
-        "Maximum number of starts of the workers. Killed workers start again from the last checkpoint.",
+        "Maximum number of starts of the workers; of each worker with ps and ensemble. Killed workers start again from the "
+        "last checkpoint. With --workers MIN..MAX, starts that got further do not count.",
         read_count,
         metavar="N",
         default_text=str(ATTEMPTS),

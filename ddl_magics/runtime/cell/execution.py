@@ -302,8 +302,9 @@ class Helper:
 
     Attributes:
         rank: this worker's number, from 0: int.
-        size: the number of workers: int.
-        is_chief: True on rank 0, or on the one in its place after its loss: its output, files and model come back.
+        size: the number of workers, with MIN..MAX that at the beginning: int.
+        is_chief: True on the rank whose output, files and model come back: rank 0. With --workers MIN..MAX another rank
+            takes over when rank 0 is lost: bool.
         seed: the run's seed, in an ensemble this rank's: int.
         strategy: the strategy of tf.distribute with `--strategy tf-allreduce` and `tf-ps`, else None.
     """
@@ -440,8 +441,8 @@ class Helper:
         """`dataset` or `validation` of `--data`, or what was made from one, with the rows of all ranks.
 
         They come in the order of the DataFrame or the files, in batches of `--batch-size` rows (32 by default), and so
-        do not depend on the number of workers. The first call for each of the two has every rank store all of its
-        rows on its disk: every rank must make it. `adapt` of a layer of Keras does so by itself.
+        do not depend on the number of workers. The first call for each of the two exchanges rows: afterwards every rank
+        has all rows of that set on its disk. So every rank must make the call. `adapt` of a layer of Keras makes it.
 
         Args:
             dataset: a tf.data.Dataset. One that has nothing of `--data` is returned as it is.
@@ -457,9 +458,9 @@ class Helper:
     def distribute(self, data: Any, reduction: str | None = None) -> Any:
         """This rank's rows of each batch, for a training loop of your own.
 
-        A batch's first axis is its rows; rank k of n gets the rows floor(k b / n) to floor((k + 1) b / n) of b, and a
-        row that does not count where that is none. The updates of Keras' optimizers that follow are those of the
-        whole batch.
+        A batch's first axis is its rows; rank k of n gets the rows floor(k b / n) to floor((k + 1) b / n) of b. If
+        there are none, it gets one row that the loss does not count. The updates of Keras' optimizers that follow are
+        those of the whole batch.
 
         Args:
             data: a tf.data.Dataset, or another iterable of batches; the result is an iterable of the slices, and each
