@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from livy.endpoint import Endpoint, named
 from livy.gateway import gateway
-from support import holdings, processes
+from support import come_and_go, holdings, processes
 from support.cluster_notebooks import KINDS, LOOKALIKES, LookAlikeNotebook, Notebook
 from support.monitoring_logs import FEATURES, ROWS, lines, requests, write_whole
 from support.trainings import cell
@@ -204,6 +204,18 @@ def models(notebook, embedded, path):
 def of_keras_2(notebook):
     """Whether the session has another generation of Keras than the embedded Spark: LIVY_RIG_CLUSTER."""
     return notebook.remote("print(__import__('keras').__version__)").text.startswith("2.")
+
+
+def test_workers_come_and_go(notebook):
+    if of_keras_2(notebook):
+        pytest.skip("with Keras 2 all workers restart")
+    text = notebook.run(f"%%distributed --workers 1..2 --name changed{come_and_go.OF_WORKER}", timeout=200).text
+    assert "FINISHED" in text and "rank 2 on " in text, text
+    of_changes = "e['kind'] in ('group', 'epoch')"
+    told = "{name: e[name] for name in ('kind', 'members', 'attempt') if name in e}"
+    come_and_go.assert_changed(notebook.value(f"[{told} for e in changed.events if {of_changes}]"))
+    assert notebook.value("list(changed.workers['rank'])") == [0, 1, 2]
+    assert notebook.value("changed.workers['until'][1] < changed.workers['from'][2]")
 
 
 def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded, tmp_path):

@@ -161,9 +161,14 @@ def finished(spark, cell, namespace=None, seconds=180, **spec):
     return start(spark, cell, namespace, **spec).finished(seconds)
 
 
-def kill_in_epoch(run, number, rank, which=int):
-    """SIGKILL a rank's process, or `which` it descends from, in epoch `number` (from 0) of the second fit."""
+def wait_for_epoch(run, number):
+    """Until there are steps of epoch `number` (from 0) of the second fit."""
     run.until(lambda run: any((e["fit"], e["epoch"]) == (1, number) for e in run.of_kind("steps")), 90)
+
+
+def kill_in_epoch(run, number, rank, which=int):
+    """SIGKILL a rank's process, or `which` it descends from, in that epoch of the second fit."""
+    wait_for_epoch(run, number)
     os.kill(which(run.pid(rank)), signal.SIGKILL)
 
 

@@ -61,6 +61,7 @@ def session(executors, cores=1, **settings):
         "spark.sql.shuffle.partitions": "4",
         # The first barrier job waits this long for the slots to be counted; 15 s is Spark's own.
         "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+        "spark.decommission.enabled": "true",
     }
     for name, value in {**defaults, **settings}.items():
         builder = builder.config(name, value)

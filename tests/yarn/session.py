@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support import come_and_go
 from support.launch import Reports
 from support.paths import environment
 from support.processes import completed
@@ -66,6 +67,26 @@ workers = [event for number in range(3) for event in search.run(number).events i
 answer = [search.state, list(search.trials["state"]), sorted({worker["executor"] for worker in workers})]
 """
 )
+
+
+#: Seconds until the session has no executor.
+RELEASED = """
+import time
+began = time.monotonic()
+while spark.sparkContext._jsc.sc().getExecutorIds().size() and time.monotonic() < began + 120:
+    time.sleep(0.2)
+answer = time.monotonic() - began
+"""
+
+
+def changes_and_gives_back(session):
+    """A run of a session under dynamic allocation loses an executor and gets another; then the session has none."""
+    run = session.run(come_and_go.OF_EXECUTOR, min_workers=1)
+    assert run.end() == ("FINISHED", "all workers finished"), run.messages()
+    come_and_go.assert_changed(run.events)
+    seconds = session.here(RELEASED)
+    print(f"no executor {seconds:.1f} s after the run")
+    assert seconds < 100
 
 
 def trained(event):

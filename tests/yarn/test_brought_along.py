@@ -4,7 +4,7 @@ import sys
 import zipfile
 
 import pytest
-from yarn.session import MARKS, SEARCHES, TRAINS, Session, packed_environment
+from yarn.session import MARKS, SEARCHES, TRAINS, Session, changes_and_gives_back, packed_environment
 
 from ddl_magics.runtime.histories import histories
 
@@ -84,6 +84,7 @@ def test_the_check_names_the_python_that_the_session_brings(session):
 def elastic(yarn):
     """Dynamic allocation as it is without a shuffle service in the nodes."""
     names = {"enabled": "true", "shuffleTracking.enabled": "true", "minExecutors": "0", "maxExecutors": "2"}
+    names["executorIdleTimeout"] = "10s"
     settings = {f"spark.dynamicAllocation.{name}": value for name, value in names.items()}
     session = Session(yarn, **settings)
     yield session
@@ -102,10 +103,8 @@ def test_with_dynamic_allocation_strategies_run_whose_workers_may_come_one_by_on
     assert len(histories(run.events)[0]["loss"]) == 2
 
 
-def test_with_dynamic_allocation_all_reduce_runs_on_as_many_as_come(elastic):
-    run = elastic.run(TRAINS, min_workers=1)
-    assert run.end() == ("FINISHED", "all workers finished")
-    assert {event["rank"] for event in run.events if event["kind"] == "steps"} == {0, 1}, "both were asked for"
+def test_with_dynamic_allocation_workers_come_and_go_and_all_executors_are_given_back(elastic):
+    changes_and_gives_back(elastic)
 
 
 def test_with_dynamic_allocation_a_search_ends_with_all_its_trials(elastic):

@@ -1,7 +1,7 @@
 """One attempt of a run: its Spark jobs, the connections of its ranks, and how it ended.
 
 The jobs and the connections have threads of their own. These only record what the driver has received;
-`run_result.judge` decides.
+`run_result.judge` decides. The ranks are those that the attempt began with; elastic_attempt.py has others.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import os
 import threading
 import time
 import traceback
-from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence
 
 from .. import events
 from ..checkpoints import checkpoint_files
@@ -26,7 +25,6 @@ from ..transport.incoming import IncomingFile
 from ..transport.sockets import error_text
 from ..wording import counted
 from . import rank_messages
-from .group import Group
 from .rank_jobs import RankJobs
 from .run_context import RunContext
 from .run_result import AttemptRecord, RunResult, TimedEnd, failed_job, judge
@@ -43,14 +41,6 @@ RANKS_WITH_DATA_SECONDS = 1800.0
 #: How long a rank that was asked to stop may take to finish its step; then the job is cancelled.
 STOP_GRACE_SECONDS = 20.0
 TICK_SECONDS = 0.5
-#: So often the executors of the session are counted, where ranks come and go.
-HELD_SECONDS = 2.0
-#: So often in a row a rank is started that does not come to train with the others.
-MOST_JOINS = 3
-#: How long the checkpoint of a fit that is over may be on its way, for a rank that wants to join in it.
-LATE_SECONDS = 60.0
-#: The rank that a parameter server needs.
-CHIEF = 0
 
 
 class Attempt:
@@ -76,17 +66,6 @@ class Attempt:
         self._journal, self._workers = context.journal, config.workers
         self._numbers = dict.fromkeys(range(self._workers), number)  # by rank: higher for one that was restarted alone
         self._record = AttemptRecord(self._workers, trained=number > 1)
-        self._max_workers = max(config.max_workers, self._workers) if config.changes else self._workers
-        self._group = Group(number)
-        self._has_begun = False  # the ranks have been introduced to each other
-        self._epochs: dict[tuple[int, int], int] = {}  # (fit, epoch) -> the rank that has reported it
-        self._failed_to_join = 0  # ranks, in a row
-        self._deaths: Counter[int] = Counter()  # by rank, since the last epoch ended
-        self._just_joined: set[int] = set()  # which have not made a step with the others yet
-        self._late_since: dict[int, float] = {}  # ranks that want to join in a fit that is over
-        self._replaced: set[int] = set()  # ranks that were lost, in whose place others are being started
-        self._put_off: set[int] = set()  # until the chief is there again
-        self._regroups = False  # what trains now can go on without one of its ranks
         self._changed = threading.Condition()
         self._channels: dict[int, wire.Channel] = {}
         self._addresses: dict[int, wire.Address | None] = {}  # rank -> its address
@@ -109,8 +88,6 @@ class Attempt:
             self._expect(self._workers)
             if self._record.stop_asked_at is None:
                 self._journal.enter(events.SUBMITTED, self._message)
-        if self._config.changes:
-            threading.Thread(target=self._report_executors, daemon=True).start()
         self._submit()
 
     def _expect(self, workers: int, seconds: float | None = None) -> None:
@@ -166,7 +143,7 @@ class Attempt:
             channels = list(self._channels.values())
             self._changed.notify_all()
         for channel in channels:
-            _send(channel, messages.STOP, {})
+            send(channel, messages.STOP, {})
 
     def wait(self) -> RunResult:
         """Return the attempt's result once there is one."""
@@ -176,8 +153,7 @@ class Attempt:
                 if self._context.servers is not None:
                     self._record.server_death = self._context.servers.death
                 self._note_silent_ranks()
-                self._restart_dead_ranks()
-                self._let_go()
+                self._replace_dead_ranks()
                 result = judge(self._record, time.monotonic())
                 if result is not None:
                     self._over = True
@@ -199,13 +175,11 @@ class Attempt:
     def _notice(self, rank: int, level: str, message: str) -> None:
         self._journal.log.append(events.make("notice", rank, level=level, message=message), self._numbers[rank])
 
-    def _restart_dead_ranks(self) -> None:
+    def _replace_dead_ranks(self) -> None:
         """Start ranks that died again while the others continue, if the strategy allows that."""
         record = self._record
         if self._config.spec.strategy not in RESTARTED_ALONE or record.stop_asked_at is not None or record.server_death:
             return
-        if self._has_begun and self._config.changes:
-            return self._replace_dead_ranks()
         for rank, result in record.deaths().items():
             if self._numbers[rank] >= self._max_starts:
                 continue
@@ -215,59 +189,6 @@ class Attempt:
             message = "%s; it is restarted (attempt %d of %d) while the others continue"
             self._journal.enter(events.RUNNING, message % (result.death, self._numbers[rank], self._max_starts))
             self._submit(rank, in_place_of=rank)
-
-    def _replace_dead_ranks(self) -> None:
-        """Beside a parameter server, where ranks come and go: have another one take a dead rank's number."""
-        record, group = self._record, self._group
-        deaths = record.deaths()
-        failed = {rank for rank in record.departed & record.ends.keys() if record.ends[rank].end.failure is not None}
-        for rank in sorted(deaths.keys() | failed):
-            if rank in group.members:
-                group.leave(rank)
-                self._tell_loss(deaths[rank])
-                self._report_group()
-                self._failed_to_join = 0
-            else:
-                self._note_lost_newcomer(rank)
-            if rank in deaths:
-                self._note_death(rank)
-            self._deaths[rank] += 1
-            gives_up = self._failed_to_join >= MOST_JOINS or self._deaths[rank] >= max(self._max_starts, MOST_JOINS)
-            if gives_up and rank == CHIEF:
-                continue  # which all others need
-            self._forget(rank)
-            self._start_in_place(rank, starts=not gives_up)
-
-    def _start_in_place(self, rank: int, starts: bool = True) -> None:
-        """Start a rank again, to join the others; the run does not end because of it. starts: False: it is left out."""
-        if rank == CHIEF:
-            self._expect(1, RANKS_WITH_DATA_SECONDS)
-        else:
-            self._record.departed.add(rank)
-        if starts:
-            self._submit(rank, in_place_of=rank)
-
-    def _makes_room(self, rank: int) -> bool:
-        """End a rank that has come while the chief waits for a slot, which has to come first; else False."""
-        with self._changed:
-            record = self._record
-            if (
-                self._config.regroups
-                or CHIEF in (rank, *self._channels, *record.ends)
-                or record.stop_asked_at is not None
-            ):
-                return False
-            self._forget(rank)
-            self._put_off.add(rank)
-            return True
-
-    def _note_joined(self, rank: int) -> None:
-        """Beside a parameter server, a rank that has come later trains."""
-        self._record.departed.discard(rank)
-        self._failed_to_join = 0
-        self._group.members = sorted([*self._group.members, rank])
-        self._tell_join(rank)
-        self._report_group()
 
     def _note_death(self, rank: int) -> None:
         """Count it against the rank's executor; not where the end may come of the stop."""
@@ -291,173 +212,6 @@ class Attempt:
         channel = self._channels.pop(rank, None)
         if channel is not None:
             channel.close(0)
-
-    # -- ranks that come and go
-
-    def _let_go(self) -> None:
-        """Have the others train on without a rank that has died, if they can."""
-        record, group = self._record, self._group
-        if not group.members or not self._config.regroups:
-            return
-        deaths = record.deaths()
-        self._turn_late_ranks_away()
-        for rank in record.departed & (record.ends.keys() | record.lost.keys()):
-            group.leave(rank)
-            self._note_lost_newcomer(rank)
-            if rank in deaths:
-                self._note_death(rank)
-            self._forget(rank)
-            self._start_another(rank)
-        deaths = record.deaths()
-        meet_often = not self._config.local_updates
-        for rank in deaths.keys() - record.undecided:
-            group.leave(rank)
-            if meet_often or self._regroups:  # else all restart, and not only once they notice
-                record.undecided.add(rank)
-            if self._regroups and not meet_often:
-                self._replace_lost(rank, deaths[rank])
-        for rank in record.ends.keys() - record.undecided:
-            group.leave(rank)
-        failed = any(end.failure is not None for rank, (end, _) in record.ends.items() if rank not in record.undecided)
-        if failed or len(group.members) < (self._config.spec.min_workers or 1):
-            record.undecided.clear()
-        self._form_group()
-
-    def _note_lost_newcomer(self, rank: int) -> None:
-        """A rank has ended before it trained with the others."""
-        end = self._record.ends.get(rank)
-        failure = None if end is None else end.end.failure
-        self._failed_to_join += 1
-        if failure is not None and failure.kind != "peer" and self._is_new(failure.message):
-            self._notice(rank, "warning", "it could not join the others: " + failure.message)
-
-    def _form_group(self) -> None:
-        """Tell the ranks that wait who trains from now on, once all do."""
-        group, record = self._group, self._record
-        before = set(group.members)
-        members = group.formed()
-        if members is None:
-            return
-        for rank, result in record.deaths().items():
-            if rank in record.undecided:
-                if rank not in self._replaced:
-                    self._replace_lost(rank, result)
-                record.departed.add(rank)
-                self._note_death(rank)
-                self._forget(rank)
-        for rank in set(members) - before:
-            record.departed.discard(rank)
-            self._just_joined.add(rank)
-            self._tell_join(rank)
-        self._report_group()
-        for rank in members:
-            self._send_to(rank, messages.GROUP, {"group": group.number, "ranks": members})
-
-    def _replace_lost(self, rank: int, result: RunResult) -> None:
-        """Say that the others train on, and start a rank in place of one that they have lost."""
-        self._replaced.add(rank)
-        self._tell_loss(result)
-        self._start_another(rank)
-
-    def _tell_loss(self, result: RunResult) -> None:
-        count = len(self._group.members)
-        text = "%s; %s %s on" % (result.death, counted(count, "worker"), "trains" if count == 1 else "train")
-        self._journal.enter_from((events.RUNNING,), events.RUNNING, text)
-
-    def _tell_join(self, rank: int) -> None:
-        words = rank, self._hosts[rank], counted(len(self._group.members), "worker")
-        self._journal.enter_from((events.RUNNING,), events.RUNNING, "rank %d on %s has joined; running on %s" % words)
-
-    def _report_group(self) -> None:
-        members = self._group.members
-        if not self._config.regroups:  # it is the chief also while another process takes its number
-            members = sorted({CHIEF, *members})
-        raw = events.make("group", events.JOB, members=list(members))
-        self._journal.report(raw)
-        self._context.limits.check_event(events.parse(raw))
-
-    def _report_executors(self) -> None:
-        """Report how many executors the session holds, whenever that has changed."""
-        reported = None
-        while not (self._over or self._cleared):
-            count = self._jobs.executors_held()
-            if count is not None and count != reported:
-                self._journal.report(events.make("held", events.JOB, executors=count))
-                reported = count
-            time.sleep(HELD_SECONDS)
-
-    def _start_another(self, in_place_of: int | None = None) -> None:
-        """Start a rank, to join the others, as soon as Spark has a slot for it. It has a number of its own.
-
-        in_place_of: a rank that has ended.
-        """
-        record = self._record
-        if record.stop_asked_at is not None or self._failed_to_join >= MOST_JOINS:
-            return
-        rank = max(self._numbers) + 1
-        self._numbers[rank] = self.number
-        record.workers += 1
-        record.departed.add(rank)
-        record.spark_ended_at = None
-        self._submit(rank, in_place_of)
-
-    def _turn_late_ranks_away(self) -> None:
-        """Ranks that want to join in a fit that is over get what is known of its end, to go on to the next."""
-        joining, now = self._group.joining, time.monotonic()
-        positions = checkpoint_files.positions(self._context.checkpoints.files()) if joining else []
-        ended = {position.fit for position in positions if position.complete}
-        for rank, fit in list(joining.items()):
-            since = self._late_since.setdefault(rank, now) if fit < self._group.fit else now
-            if fit in ended or now - since > LATE_SECONDS:
-                del joining[rank]
-                self._late_since.pop(rank, None)
-                threading.Thread(target=self._take_in, args=(rank,), daemon=True).start()
-
-    def on_regroup(self, rank: int, joins: int | None, welcomes: int | None) -> None:
-        if joins is not None:
-            self._record.departed.add(rank)
-        self._group.wait(rank, joins, welcomes)
-        self._turn_late_ranks_away()
-        for member in self._group.members if rank in self._group.joining else ():
-            self._send_to(member, messages.JOINS, {})
-        self._form_group()
-
-    def on_group_ready(self, rank: int, group: int, address: wire.Address) -> None:
-        addresses = self._group.meet(rank, group, address)
-        for member in self._group.members if addresses is not None else ():
-            self._send_to(member, messages.PEERS, {"addresses": addresses, "group": group})
-
-    def _take_in(self, rank: int) -> None:
-        """A rank has started to join the others: it gets what they have trained so far."""
-        if self._makes_room(rank):
-            return
-        with self._changed:
-            channel = self._channels.get(rank)
-            if channel is None:
-                return
-            if rank == CHIEF:
-                self._record.start_deadline = None
-            while rank == CHIEF and self._put_off:
-                self._start_in_place(self._put_off.pop())
-            self._started.add(rank)
-            self._silence.forget(rank)
-            checkpoints = self._context.checkpoints.files()
-            hosts = {r: connection.address[0] for r, connection in sorted(self._channels.items())}
-        checkpoint_files.send(channel, checkpoints)
-        peers = {
-            "addresses": [],
-            **_place_on_host(rank, hosts),
-            "servers": self._context.servers.addresses if self._context.servers else None,
-            "joins": True,
-            "resume": checkpoint_files.positions(checkpoints),
-            "reported": self._journal.log.histories() if self._context.servers else None,
-        }
-        _send(channel, messages.PEERS, peers)
-
-    def _send_to(self, rank: int, kind: int, value: Mapping[str, Any]) -> None:
-        channel = self._channels.get(rank)
-        if channel is not None:
-            _send(channel, kind, value)
 
     def explain(self, result: RunResult) -> RunResult:
         """The attempt's result, with what the cluster manager says: of executors that are lost or missing, or of the
@@ -582,19 +336,7 @@ class Attempt:
             return self._context.rows.note_reading(event)
         if isinstance(event, (events.Steps, events.Epoch, events.FitEnd)):
             self._record.trained = True
-        if isinstance(event, events.Epoch):
-            self._deaths.clear()
-        if isinstance(event, events.Steps) and rank in self._just_joined:
-            self._just_joined.discard(rank)
-            self._failed_to_join = 0
-        comes_later = self._has_begun and self._config.changes and not self._config.regroups
-        if isinstance(event, events.Steps) and comes_later and rank not in self._group.members:
-            self._note_joined(rank)
-        if isinstance(event, events.Fit):
-            self._regroups = event.regroups
-        elif isinstance(event, events.FitEnd) and self._config.local_updates:
-            self._regroups = False
-        if self._is_told(event):
+        if not self._note_training(event):
             return
         if isinstance(event, events.Worker):
             self._hosts[rank], self._executors[rank] = event.host, event.executor
@@ -603,19 +345,15 @@ class Attempt:
             raw["like"], raw["packages"] = self._context.packages.add(rank, event.packages)
         self._journal.log.append(raw, self._numbers[rank])
         self._context.limits.check_event(event)
-        if isinstance(event, events.Steps) and self._context.executors.stepped(event) and self._can_lose(rank):
-            threading.Thread(target=self._context.executors.replace_slow, args=(rank,), daemon=True).start()
+        if isinstance(event, events.Steps) and self._context.executors.stepped(event):
+            self._on_slow(rank)
 
-    def _is_told(self, event: events.Event) -> bool:
-        """Whether it is an epoch that a chief before has reported: one that takes over reports its newest again."""
-        if not self._config.regroups or not isinstance(event, events.Epoch):
-            return False
-        return self._epochs.setdefault((event.fit, event.epoch), event.rank) != event.rank
+    def _note_training(self, event: events.Event) -> bool:
+        """Take note of how far the ranks are. Whether the event is to be kept."""
+        return True
 
-    def _can_lose(self, rank: int) -> bool:
-        """Whether the others can train on without it, and another one will join them."""
-        members, least = self._group.members, self._config.spec.min_workers or 1
-        return self._regroups and rank in members and len(members) > least and self._record.stop_asked_at is None
+    def _on_slow(self, rank: int) -> None:
+        """A rank's executor is slow, as has been said."""
 
     def _is_new(self, report: str) -> bool:
         """Whether this is said for the first time."""
@@ -625,8 +363,6 @@ class Attempt:
             return not is_known
 
     def on_ready(self, rank: int, address: wire.Address | None) -> None:
-        if self._has_begun and self._config.changes:
-            return self._take_in(rank)
         with self._changed:
             self._addresses[rank] = address
             restarted = self._numbers[rank] != self.number
@@ -645,21 +381,25 @@ class Attempt:
             # Several, also after restarts: a rank may die while another one that was restarted is not ready yet.
             waiting = {r: channel for r, channel in channels.items() if r not in self._started}
             self._started.update(waiting)
-            if self._config.changes:
-                self._has_begun = True
-                self._group.begin(waiting)
-                self._report_group()
-                for _ in range(self._workers, self._max_workers):
-                    self._start_another()
+            self._note_begin(waiting)
             self._silence.forget(rank)  # nothing of it is read while this thread sends checkpoints
         self._introduce(channels, waiting, addresses)
         with self._changed:
             stops = self._record.stop_asked_at is not None
         for channel in waiting.values() if stops else ():  # it was not there when the others were told
-            _send(channel, messages.STOP, {})
+            send(channel, messages.STOP, {})
         with self._changed:
             if rank in channels and self._channels.get(rank) is channels[rank]:
                 self._hear(rank)
+
+    def _note_begin(self, ranks: Iterable[int]) -> None:
+        """All are there, or again; these are introduced to each other."""
+
+    def on_regroup(self, rank: int, joins: int | None, welcomes: int | None) -> None:
+        raise wire.ProtocolError("no ranks come and go here")
+
+    def on_group_ready(self, rank: int, group: int, address: wire.Address) -> None:
+        raise wire.ProtocolError("no ranks come and go here")
 
     def _introduce(
         self,
@@ -679,10 +419,10 @@ class Attempt:
         for r, channel in waiting.items():
             peers = {
                 "addresses": addresses,
-                **_place_on_host(r, hosts),
+                **place_on_host(r, hosts),
                 "servers": self._context.servers.addresses if self._context.servers else None,
             }
-            _send(channel, messages.PEERS, peers)
+            send(channel, messages.PEERS, peers)
 
     def on_artifact(self, file: IncomingFile) -> None:
         self._record.trained = True
@@ -710,12 +450,12 @@ class Attempt:
         return self._context.files.new_path()
 
 
-def _place_on_host(rank: int, hosts: Mapping[int, str]) -> dict[str, int]:
+def place_on_host(rank: int, hosts: Mapping[int, str]) -> dict[str, int]:
     """What a rank is told of the ranks on its host. hosts: of all, by rank, in order."""
     local = [peer for peer, host in hosts.items() if host == hosts[rank]]
     return {"local_size": len(local), "local_rank": local.index(rank)}
 
 
-def _send(channel: wire.Channel, kind: int, value: Mapping[str, Any]) -> None:
+def send(channel: wire.Channel, kind: int, value: Mapping[str, Any]) -> None:
     with contextlib.suppress(wire.ConnectionLost, OSError):  # the thread that reads the connection records the loss
         channel.send_json(kind, value)

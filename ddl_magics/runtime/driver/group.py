@@ -27,10 +27,11 @@ class Group:
         self._waiting: dict[int, int | None] = {}  # of the members: the fit in which it welcomes ranks that join
         self._addresses: dict[int, wire.Address] = {}
         self._forming = False
+        self.has_begun = False  # the ranks of the first group have been introduced to each other
 
     def begin(self, ranks: Iterable[int]) -> None:
-        """The ranks of the first group have been introduced."""
-        self.members = sorted(ranks)
+        """These ranks are the first group."""
+        self.members, self.has_begun = sorted(ranks), True
 
     def wait(self, rank: int, joins: int | None, welcomes: int | None) -> None:
         """A rank waits for the next group, as messages.REGROUP says."""

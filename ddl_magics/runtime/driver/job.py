@@ -1,7 +1,7 @@
 """One run on the driver, from the wait for its slots to its end: attempt after attempt, while workers die.
 
-The run has a thread of its own. attempt.py has what an attempt is, run_files.py the files that a run leaves,
-rank_rows.py the rows of --data, limits.py what stops a run without its user.
+The run has a thread of its own. attempt.py has what an attempt is, elastic_attempt.py one whose ranks come and go,
+run_files.py the files that a run leaves, rank_rows.py the rows of --data, limits.py what stops a run without its user.
 """
 
 from __future__ import annotations
@@ -24,8 +24,7 @@ from ..spark import allocation, slots, spark_error
 from ..strategies import RESTARTED_ALONE
 from ..transport import wire
 from ..wording import counted
-from . import bad_executors, executors, run_result
-from .attempt import Attempt
+from . import bad_executors, elastic_attempt, executors, run_result
 from .driver_network import DriverNetwork
 from .executor_watch import ExecutorWatch
 from .journal import Journal
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from pyspark import Broadcast, SparkContext
 
     from ..data.feed import Feed
+    from .attempt import Attempt
 
 
 class Job:
@@ -240,7 +240,8 @@ class Job:
             if self._stop_reason is not None:
                 return self._stopped_early()
             described = rows.described_in(config)
-            attempt = Attempt(context, self.journal.attempt, self._attempts, message, jobs, described)
+            kind = elastic_attempt.kind_of_attempt(described)
+            attempt = kind(context, self.journal.attempt, self._attempts, message, jobs, described)
             self._attempt = attempt
         result = None
         try:

@@ -143,6 +143,13 @@ class RankJobs:
             count = slots.registered(self._sc) if slots.has_executors(self._sc) else None
         return count
 
+    def is_decommissioned(self, executor: str) -> bool:
+        """Whether Spark is about to end this executor; False where it does not tell."""
+        decommissioned = False
+        with contextlib.suppress(Exception):  # the session has ended, or this Spark knows no such thing: Py4J's kinds
+            decommissioned = slots.is_decommissioned(self._sc, executor)
+        return decommissioned
+
     def session_end(self) -> str | None:
         """Why Spark's session has ended by itself; as `session_end.why_ended`."""
         return session_end.why_ended(self._sc)

@@ -179,7 +179,7 @@ class _Supervisor:
         self._rank, self._job, self._of_spark, self._driver = rank, job, of_spark, driver
         self._folder, self._home, self._runtime = folder, home, runtime
         self._rank_end: RankEnd | None = None  # as the rank reported it
-        self._stalled: Failure | None = None  # the reason why it was ended
+        self._was_ended: Failure | None = None  # the reason for it
         self._over = threading.Event()
         self._printed, self._may_print = 0, most_printed(rank, job.size)
         # Strategies of TensorFlow set more before they import it.
@@ -223,7 +223,7 @@ class _Supervisor:
             rank_process.kill(process)
             guard.dismiss()
             child.close()
-        rank_end = self._rank_end or RankEnd("failed", self._stalled or self._death(process))
+        rank_end = self._rank_end or RankEnd("failed", self._was_ended or self._death(process))
         self._send(messages.RANK_ENDED, rank_end.to_json())
         return rank_end
 
@@ -252,7 +252,7 @@ class _Supervisor:
             self._send(messages.EVENTS, [events.make("notice", self._rank, level=level, message=message)])
 
         def terminate(failure: Failure) -> None:
-            self._stalled = failure
+            self._was_ended = failure
             hang_up(child.socket)  # a process in an uninterruptible call would never close it
             rank_process.kill(process)
 
@@ -276,6 +276,10 @@ class _Supervisor:
                 kind, payload = self._driver.recv()
                 if kind == messages.PEERS and self._threads is None:
                     child.send_json(kind, self._share_out(messages.parse(payload)))
+                elif kind == messages.LEAVE:
+                    reason = messages.parse(payload)["reason"]
+                    self._was_ended = Failure(self._rank, socket.gethostname(), "lost", reason)
+                    rank_process.kill(process)
                 else:
                     child.send(kind, payload)
         except (wire.ConnectionLost, wire.ProtocolError, OSError):

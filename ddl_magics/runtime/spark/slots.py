@@ -55,6 +55,11 @@ def lost(sc: SparkContext) -> list[str]:
     return [executor for executor in _listed(sc) if not scheduler.isExecutorAlive(executor)]
 
 
+def is_decommissioned(sc: SparkContext, executor: str) -> bool:
+    """Whether an executor gets no more tasks, and ends when those that run there have ended, or sooner."""
+    return bool(sc._jsc.sc().taskScheduler().getExecutorDecommissionState(executor).isDefined())
+
+
 def on_host_of(sc: SparkContext, executor: str) -> list[str]:
     """The ids of the executors on the same host as this one, itself among them."""
     listed = sc._jsc.sc().statusStore().executorList(True)

@@ -49,6 +49,7 @@ GROUP = 15
 # rank -> driver, {"group": number, "address": [host, port]}: the rank waits for the PEERS of this group
 GROUP_READY = 16
 JOINS = 17  # driver -> rank, {}: a rank wants to join; the others regroup before their next step
+LEAVE = 18  # driver -> supervisor, {"reason": one line}: the rank is to end now, as if it had died of this reason
 
 CHUNK_BYTES = 1 << 20
 

@@ -19,7 +19,7 @@ from support.until import until
 from ddl_magics.runtime import events
 from ddl_magics.runtime.checkpoints.checkpoint import Position
 from ddl_magics.runtime.driver import attempt as attempts
-from ddl_magics.runtime.driver import bad_executors
+from ddl_magics.runtime.driver import bad_executors, elastic_attempt
 from ddl_magics.runtime.driver.run_result import AttemptRecord, judge
 from ddl_magics.runtime.rank_end import Failure, RankEnd
 from ddl_magics.runtime.run_spec import RunSpec
@@ -58,7 +58,7 @@ class Jobs:
     logs = held = None
 
     def __init__(self):
-        self.configs = []
+        self.configs, self.decommissioned = [], set()
 
     submitted = property(lambda self: len(self.configs))
 
@@ -69,6 +69,9 @@ class Jobs:
 
     def executors_held(self):
         return self.held
+
+    def is_decommissioned(self, executor):
+        return executor in self.decommissioned
 
     def cancel(self):
         pass
@@ -91,7 +94,8 @@ class Ranks:
     def __init__(self, strategy="ps", config=CONFIG, replace=list):
         config = dataclasses.replace(config, spec=dataclasses.replace(config.spec, strategy=strategy))
         self.run = Run(config.spec, replace)
-        self.attempt = attempts.Attempt(self.run, 1, 3, "starting", Jobs(), config)
+        kind = elastic_attempt.kind_of_attempt(config)
+        self.attempt = kind(self.run, 1, 3, "starting", Jobs(), config)
         self.attempt.start()
 
     def connect(self, rank, number=1):
@@ -110,7 +114,7 @@ class Ranks:
     def die(self, rank):
         self.attempt.on_end(rank, RankEnd("failed", Failure(rank, "h", "signal", "killed")))
         with self.attempt._changed:
-            self.attempt._restart_dead_ranks()
+            self.attempt._replace_dead_ranks()
 
 
 @pytest.fixture
@@ -230,7 +234,7 @@ def test_a_newcomer_that_fails_does_not_end_the_run(changing):
     changing.attempt.on_end(2, RankEnd("failed", Failure(2, "h", "error", "ValueError: x")))
     assert judge(changing.attempt._record, time.monotonic()) is None
     with changing.attempt._changed:
-        changing.attempt._restart_dead_ranks()
+        changing.attempt._replace_dead_ranks()
     assert changing.attempt._jobs.configs[-1] == (2, 2)
 
 
@@ -418,7 +422,7 @@ def test_the_executors_of_a_host_that_does_not_answer_are_replaced(start, strate
     channel.close()
     until(lambda: ranks.attempt._record.lost, 5)
     if strategy == "ps":
-        ranks.attempt._restart_dead_ranks()
+        ranks.attempt._replace_dead_ranks()
         assert said.wait(5 if cut else 0.2) == cut
         assert not ranks.attempt._cut, "the next one is another"
     else:
@@ -512,7 +516,7 @@ def test_the_end_of_a_rank_that_has_not_joined_yet_counts_where_it_is_a_death(st
     ranks.connect(2)
     attempt.on_end(2, RankEnd("failed", Failure(2, "h", kind, "why")))
     with attempt._changed:
-        attempt._let_go()
+        attempt._replace_dead_ranks()
     assert counted == [2] * deaths and attempt._jobs.configs[-1] == (3, 1)
 
 
@@ -526,7 +530,7 @@ def test_what_a_death_means_to_workers_that_meet_seldom_is_known_at_once(start, 
     before = len(ranks.attempt._jobs.configs)
     ranks.attempt.on_end(1, RankEnd("failed", Failure(1, "h", "signal", "killed")))
     with ranks.attempt._changed:
-        ranks.attempt._let_go()
+        ranks.attempt._replace_dead_ranks()
     result = attempts.judge(ranks.attempt._record, time.monotonic())
     assert (result is None) == regroups and len(ranks.attempt._jobs.configs) == before + regroups
     assert result is None or result.death
@@ -572,8 +576,124 @@ def test_a_slow_rank_is_lost_where_the_others_can_train_on(start, strategy, leas
     assert done == (replaced or [])
 
 
+FIT = {"fit": 0, "model": "m", "epochs": 1, "steps": 10}
+
+
+@pytest.fixture
+def coming(start, each_counts, monkeypatch):
+    """`coming(strategy)`: two ranks that train, on executor 7, of which one may go; attempt.said: what is told."""
+
+    def coming(strategy):
+        monkeypatch.setattr(elastic_attempt, "EXECUTORS_SECONDS", 0.01)
+        ranks = start(strategy, jobs.job(RunSpec(strategy=strategy, min_workers=1, seed=0)))
+        ranks.attempt.said = []
+        ranks.run.enter_from = lambda *arguments: ranks.attempt.said.append(arguments[-1])
+        ranks.run.report = lambda event: None
+        ranks.channels = ranks.train()
+        ranks.attempt.on_event(0, events.make("fit", 0, **FIT, **({} if strategy == "ps" else {"regroups": True})))
+        for rank in (0, 1):
+            on_executor(ranks, rank, "7")
+        return ranks
+
+    return coming
+
+
+def told_to_leave(channels):
+    return [rank for rank, channel in enumerate(channels) if messages.LEAVE in dict(channel.sent)]
+
+
+def leave(ranks, rank):
+    failure = Failure(rank, "h", "lost", "Spark has decommissioned its executor")
+    ranks.attempt.on_end(rank, RankEnd("failed", failure))
+    with ranks.attempt._changed:
+        ranks.attempt._replace_dead_ranks()
+
+
+@pytest.mark.parametrize("strategy", ["allreduce", "average", "ps"])
+def test_ranks_leave_decommissioned_executors_while_enough_are_left(coming, strategy):
+    ranks = coming(strategy)
+    attempt = ranks.attempt
+    attempt._jobs.decommissioned = {"7"}
+    until(lambda: told_to_leave(ranks.channels), 5)
+    time.sleep(0.1)
+    (gone,) = told_to_leave(ranks.channels)
+    assert strategy != "ps" or gone == 1, "all need the chief"
+    leave(ranks, gone)
+    if strategy == "allreduce":
+        assert not attempt.said, "the other one has not noticed yet"
+        attempt.on_regroup(1 - gone, None, None)
+    time.sleep(0.1)
+    assert attempt.said == [f"rank {gone} on h died (Spark has decommissioned its executor); 1 worker trains on"]
+    assert attempt._group.members == [1 - gone] and told_to_leave(ranks.channels) == [gone], "MIN is 1"
+    assert ranks.run.notices == [], "the executor is not bad"
+    assert strategy != "ps" or not attempt._deaths[gone]
+
+
+def test_between_two_fits_no_rank_leaves_its_executor(coming):
+    ranks = coming("allreduce")
+    ranks.attempt.on_event(0, events.make("fit_end", 0, fit=0, stopped=False))
+    ranks.attempt._jobs.decommissioned = {"7"}
+    time.sleep(0.1)
+    assert told_to_leave(ranks.channels) == []
+
+
+def join(ranks, rank):
+    """A rank joins in the fit."""
+    ranks.attempt._numbers[rank] = 1
+    ranks.attempt._record.workers += 1
+    ranks.channels.append(ranks.connect(rank))
+    on_executor(ranks, rank, "8")
+    ranks.attempt.on_regroup(rank, 0, None)
+    for member in ranks.attempt._group.members:
+        ranks.attempt.on_regroup(member, None, 0)
+
+
+def test_a_rank_stays_while_the_others_get_the_state_of_the_fit(coming):
+    ranks = coming("allreduce")
+    ranks.die(1)
+    ranks.attempt.on_regroup(0, None, None)
+    join(ranks, 2)
+    assert ranks.attempt._group.members == [0, 2]
+    ranks.attempt._jobs.decommissioned = {"7"}
+    time.sleep(0.1)
+    assert messages.LEAVE not in dict(ranks.channels[0].sent)
+    ranks.attempt.on_event(2, steps(2, 0))
+    until(lambda: messages.LEAVE in dict(ranks.channels[0].sent), 5)
+
+
+def test_where_nobody_has_the_state_of_the_fit_all_restart(coming):
+    ranks = coming("allreduce")
+    ranks.die(1)
+    ranks.attempt.on_regroup(0, None, None)
+    join(ranks, 2)
+    ranks.die(0)
+    assert attempts.judge(ranks.attempt._record, time.monotonic()).death
+
+
+def test_a_rank_that_has_not_joined_leaves_at_once_and_another_one_is_started(coming):
+    ranks = coming("allreduce")
+    ranks.attempt._record.departed.add(2)
+    ranks.attempt._numbers[2] = 1
+    ranks.attempt._record.workers += 1
+    ranks.channels.append(ranks.connect(2))
+    on_executor(ranks, 2, "8")
+    ranks.attempt._jobs.decommissioned = {"8"}
+    until(lambda: told_to_leave(ranks.channels) == [2], 5)
+    leave(ranks, 2)
+    assert ranks.attempt._failed_to_join == 0 and ranks.attempt._jobs.configs[-1] == (3, 1)
+
+
+@pytest.mark.parametrize("strategy", ["allreduce", "average"])
+def test_deaths_of_ranks_that_train_with_others_count(coming, strategy):
+    ranks = coming(strategy)
+    ranks.die(1)
+    if strategy == "allreduce":
+        ranks.attempt.on_regroup(0, None, None)
+    assert ranks.run.executors._bad._deaths == {"7": 1}
+
+
 def test_how_many_executors_the_session_holds_is_reported_when_it_changes(start, monkeypatch):
-    monkeypatch.setattr(attempts, "HELD_SECONDS", 0.01)
+    monkeypatch.setattr(elastic_attempt, "EXECUTORS_SECONDS", 0.01)
     ranks = start("allreduce", jobs.job(RunSpec(min_workers=1, seed=0)))
     reported = []
     ranks.run.report = reported.append

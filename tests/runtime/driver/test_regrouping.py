@@ -10,6 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from support import launch, processes
+from support.until import until
+
+from ddl_magics.runtime.spark import slots
 
 BOUND_SECONDS = 120.0
 
@@ -120,6 +123,27 @@ def test_another_joins_within_the_fit(spark_cluster, one, tmp_path):
     assert_as_one_process(ended, one)
 
 
+def test_a_worker_leaves_an_executor_that_is_decommissioned(spark_cluster, one, tmp_path):
+    """Which ends then: Spark waits for its tasks."""
+    spark = spark_cluster(2)
+    run = launch.start(spark, cell(0.8, tmp_path / "hurry"), min_workers=1)
+    launch.wait_for_epoch(run, 1)
+    (executor,) = {event["executor"] for event in run.of_kind("worker") if event["rank"] == 1}
+    decommission(spark.sparkContext, executor)
+    until(lambda: executor not in slots._listed(spark.sparkContext), 30)
+    wait_until_joined(run, tmp_path / "hurry")
+    ended = run.finished(BOUND_SECONDS)
+    assert members(ended) == [[0, 1], [0], [0, 2]]
+    assert any("died (Spark has decommissioned its executor)" in event["message"] for event in ended.of_kind("state"))
+    assert_as_one_process(ended, one)
+
+
+def decommission(sc, executor):
+    scheduler, backend = sc._jvm.org.apache.spark.scheduler, sc._jsc.sc().schedulerBackend()
+    reason = scheduler.ExecutorDecommissionInfo("its machine is taken away", sc._jvm.scala.Option.empty())
+    assert backend.decommissionExecutor(executor, reason, False, False)
+
+
 def test_fewer_than_the_least_number_restart(rank_pool, one):
     run = launch.start(rank_pool(2), cell(), workers=2, min_workers=2)
     launch.kill_in_epoch(run, 1, 1)
@@ -138,7 +162,9 @@ checkpointing.MAX_BYTES = 0
 @pytest.mark.slow
 def test_who_cannot_learn_how_a_fit_has_ended_gives_up(rank_pool, one, monkeypatch, tmp_path):
     """And so do those that come in its place, three in a row."""
-    monkeypatch.setattr(importlib.import_module(launch.load_driver().__package__ + ".attempt"), "LATE_SECONDS", 1.0)
+    monkeypatch.setattr(
+        importlib.import_module(launch.load_driver().__package__ + ".elastic_attempt"), "LATE_SECONDS", 1.0
+    )
     source = WITHOUT_CHECKPOINTS + cell(0.4, tmp_path / "hurry")
     run = launch.start(rank_pool(2), source, workers=2, min_workers=1)
     launch.kill_in_epoch(run, 1, 1)
