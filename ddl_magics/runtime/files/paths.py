@@ -103,9 +103,24 @@ class Paths:
         return mirrored
 
     def read_apart(self, path: str) -> str:
-        """Where this rank reads it again."""
-        mirrored = self._mirror.of(self._absolute(path))
-        return mirrored if not self.is_chief() and os.path.lexists(mirrored) else str(self.read(path))
+        """Where this rank reads it again. What it wrote apart before it became the chief is put where the chief writes,
+        unless something newer is there.
+        """
+        absolute = self._absolute(path)
+        mirrored = self._mirror.of(absolute)
+        if not self.is_chief():
+            return mirrored if os.path.lexists(mirrored) else str(self.read(path))
+        if not (self._in_scratch(absolute) or self._is_covered(absolute) or self._is_mirrored(absolute)):
+            self._put_in_place(mirrored, absolute)
+        return str(self.read(path))
+
+    def _put_in_place(self, mirrored: str, real: str) -> None:
+        is_chief, self.is_chief = self.is_chief, lambda: False  # for whom paths of the mirror are what they are
+        try:
+            if os.path.isfile(mirrored) and not os.path.islink(mirrored) and not _is_newer(real, mirrored):
+                shutil.copy2(mirrored, real)
+        finally:
+            self.is_chief = is_chief
 
     def chdir(self, path: Any) -> None:
         """`os.chdir`."""
@@ -291,6 +306,11 @@ def _set_hook(owner: Any, name: str, plain: Any, hooked: Any) -> None:
         if plain in supporting:
             supporting.add(hooked)
     setattr(owner, name, hooked)
+
+
+def _is_newer(path: str, other: str) -> bool:
+    """Whether there is a file at `path` that was written after the other one."""
+    return os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(other)
 
 
 def _is_below_any(path: str, folders: Iterable[str]) -> bool:

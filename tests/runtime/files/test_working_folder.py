@@ -171,6 +171,27 @@ def test_what_code_of_any_language_does_stays_with_the_rank(folders, rank):
     assert ended["removed"] == sorted([*removed, "away/2", "data.txt", "sub/"])
 
 
+TAKES_OVER = """
+best, paths = os.path.join(elsewhere, "e.txt"), folder.paths
+with open(paths.apart(best), "w") as file:
+    file.write("own")
+os.utime(best, (1e9, 1e9))
+assert open(paths.read_apart(best)).read() == "own" and open(best).read() == "e"
+paths.is_chief = lambda: True
+assert paths.read_apart(best) == best and open(best).read() == "own"
+with open(paths.apart(best), "w") as file:
+    file.write("newer")
+os.utime(best, (3e9, 3e9))
+assert paths.read_apart(best) == best and open(paths.read_apart(best)).read() == "newer"
+"""
+
+
+def test_who_becomes_the_chief_reads_what_it_has_written_apart(folders):
+    """Until there is a newer one where the chief writes."""
+    run(folders, TAKES_OVER, False)
+    assert (folders / "elsewhere/e.txt").read_text() == "newer"
+
+
 @overlay
 @pytest.mark.parametrize("is_chief", [True, False])
 def test_where_links_lead_the_chief_alone_writes(folders, is_chief):
