@@ -197,8 +197,8 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"Two machines, a link of {gbit} Gbit/s, predicted\n{predicted}\n")
     print(f"Two machines, predicted\n{scaling.predict(workers=2, per_host=1, strategy='average')}\n")
     rounds = counted(len(cells["plain fit"]), "round")
-    text = f"{table(cells, accuracies, scaling)}\n\n{before}, before; {epochs} epochs; medians of {rounds}; times as fast: "
-    text += "the median of the rounds' ratios. "
+    text = f"{table(cells, accuracies, scaling)}\n\n{before}, before; {epochs} epochs; medians of {rounds}; "
+    text += "times as fast: the median of the rounds' ratios. "
     text += "For two machines on a link of 1 Gbit/s, `%ddl scale` predicts the speed-up over one worker."
     print(text)
     for page in PAGES if options.write else ():

@@ -434,8 +434,8 @@ _SEARCH = (
 _FAULTS = (
     Option(
         "--attempts",
-        "Maximum number of starts of the workers; of each worker with ps and ensemble. Killed workers start again from the "
-        "last checkpoint. With --workers MIN..MAX, starts that got further do not count.",
+        "Maximum number of starts of the workers; of each worker with ps and ensemble. Killed workers start again from "
+        "the last checkpoint. With --workers MIN..MAX, starts that got further do not count.",
         read_count,
         metavar="N",
         default_text=str(ATTEMPTS),

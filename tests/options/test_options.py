@@ -293,7 +293,7 @@ def test_a_range_of_workers_may_be_configured():
     spec = parse("", configured(config))
     assert (spec.min_workers, spec.workers, spec.bounds) == (1, 4, "1..4")
     assert parse("--workers 2", configured(config)).min_workers is None
-    for line, workers in (("--strategy single", 1), ("--strategy ensemble", 4), ("--trials 2 --objective loss", 4)):
+    for line, workers in (("--strategy single", 1), ("--strategy ensemble", 4), ("--trials 2 --objective loss:min", 4)):
         spec = parse(line, configured(config))
         assert (spec.min_workers, spec.workers) == (None, workers), "where it does not apply"
     config.workers = 3
