@@ -62,7 +62,8 @@ class Regrouping:
     is_asked: the driver says that a rank wants to join; joins: all ranks know it. has_joined: this one trains with the
     others; if not, it is to join in the fit of the number `joins_in`. catches_up: it has joined and is not yet where
     they are: collectives of the cell, which they have made before, are of its own value. has_newcomers: the group has
-    ranks that do not train yet. waiting: for the next group.
+    ranks that do not train yet. waiting: for the next group. whole_since: what is in progress is made again as a whole
+    if `changes` is not this number any more; None where each result is made again by itself.
     """
 
     def __init__(self, config: RankConfig, channel: wire.Channel, inbox: queue.SimpleQueue[tuple[int, Any]]) -> None:
@@ -72,20 +73,24 @@ class Regrouping:
         self.has_joined, self.joins_in = True, 0
         self.catches_up = False
         self.count = self.changes = 0
+        self.whole_since: int | None = None
         self.members: list[int] = list(range(config.workers))  # by position: the numbers of ranks
         self._last_result: Results = ()
 
     def complete(self, peers: Peers, make: Callable[[], Results], repeats: bool) -> Results:
         """The result of `make`, which calls collectives, or that of a rank that has it.
 
-        repeats: where no rank has it, call `make` again; otherwise `Regrouped` is raised.
+        repeats: where no rank has it, call `make` again; otherwise `Regrouped` is raised. So it is in what is made again
+        as a whole.
         """
         while True:
+            if self.whole_since not in (None, self.changes):
+                raise Regrouped()
             try:
                 result = make()
             except PeerLost as lost:
                 received_result = self.regroup(peers, lost)
-                if received_result is None and repeats:
+                if received_result is None and repeats and self.whole_since is None:
                     continue
                 if received_result is None:
                     raise Regrouped() from lost

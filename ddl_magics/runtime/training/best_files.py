@@ -28,6 +28,11 @@ def has_best(callback: Any, changed: Collection[str]) -> bool:
     return bool(keeps_best) and BEST in changed
 
 
+def is_stored_apart(callback: Any) -> bool:
+    """Whether the file is not on this machine, and outlives the rank."""
+    return "://" in callback.filepath
+
+
 def path_of(callback: Any) -> str | None:
     """The newest file that such a callback has written, by the pattern of its filepath; None where there is no file.
 

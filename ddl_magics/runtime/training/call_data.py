@@ -64,9 +64,10 @@ class CallData:
             self._hint_small_batch(batch)
         if validates and fit is not None:
             fit.cuts_validation = True
+        compares = self._feed.compares
         dealt = self._feed.shares(dataset, of_arrays) if config.reduces_gradients else None
-        if dealt or self._rank.peers.regrouping is None:
-            return dealt or share.cut(dataset, config.rank, config.size, of_arrays), False
+        if dealt or compares or self._rank.peers.regrouping is None:  # who joins has nobody to compare with
+            return dealt or share.cut(dataset, *self._rank.peers.place, of_arrays), False
         if not validates and fit is not None:
             dataset, fit.cutter = share.whole(dataset, of_arrays)
             return dataset, False

@@ -22,7 +22,7 @@ from ..collectives import announcement
 from ..collectives.collective import SingleRank
 from ..gradients import reduce
 from ..gradients.metric_sums import MetricSums
-from ..keras_types import Model, Variable, inner_optimizer
+from ..keras_types import Model, Variable, array_of, inner_optimizer
 from ..rank.config import RankConfig
 from ..rank.rank import Rank
 from ..rank.regrouping import Regrouping, TooLate
@@ -197,6 +197,7 @@ class FitCheckpoints:
         self._steps = metadata.get("steps")  # of an epoch, once one is over
         self._first_rate: float | None = None
         self._held_rate: float | None = None  # of the epoch in which it continues
+        self._held_values: list[tuple[Any, np.ndarray]] = []  # of variables that are not trained, then
         self._due_at = time.monotonic()
         number = 0 if of_rank.rank.data_epochs is None else of_rank.rank.data_epochs.next
         self._epochs_begin_anew = False
@@ -245,6 +246,7 @@ class FitCheckpoints:
 
     def restore(self, model: Model) -> None:
         """Before the first epoch: the state that this attempt continues from."""
+        self._callbacks.note_begin()
         self._first_rate = optimizers.fixed_rate(model.optimizer)
         if not self._metadata:
             return
@@ -259,6 +261,7 @@ class FitCheckpoints:
         self._arrays = {name: array for name, array in self._arrays.items() if name.startswith(_METRICS)}
         if self._within_epoch:
             self._callbacks.hold()
+            self._held_values = [(each, np.array(array_of(each))) for each in model.non_trainable_variables]
         if not self._rejoins:  # also in a fit that is over: the next one may go on with its data
             epochs = self._metadata["epoch"] - self._first_epoch
             steps, step = self._metadata["steps"], self._metadata["step"]
@@ -286,6 +289,9 @@ class FitCheckpoints:
     def restore_again(self, model: Model) -> None:
         """In the first epoch, if that had begun: what the cell's callbacks do at its begin is a part of the state."""
         self._callbacks.put_back()
+        for variable, value in self._held_values:
+            variable.assign(value)
+        self._held_values = []
         if self._held_rate is not None:
             inner_optimizer(model.optimizer).learning_rate = self._held_rate
         data_epochs, of_others = self._rank.data_epochs, self._metadata.get("data_epochs")

@@ -64,6 +64,18 @@ class ChiefFeed:
         """Keras has read these batches, to be used, from the generator that it makes the next dataset of."""
         self._peeked = batches
 
+    def is_read_apart(self, data: Any) -> bool:
+        """Whether each rank reads this data, of a validation or None, for itself and without a word to the others."""
+        if (self._config.spec.feed or AUTO) == EACH or data is None or isinstance(data, (tuple, list)):
+            return True
+        is_dataset = isinstance(data, tf.data.Dataset)
+        return is_dataset and ("ddl.rank" in self._config.spec.cell or not (drawing(data) or runs_python(data)))
+
+    @property
+    def compares(self) -> bool:
+        """Whether the ranks are to compare the batches that Keras has read of the next dataset."""
+        return self._peeked is not None
+
     def shares(self, dataset: Dataset, of_arrays: bool = False) -> ChiefShares | None:
         """This rank's shares of what rank 0 reads; None where each rank reads `dataset` for itself.
 

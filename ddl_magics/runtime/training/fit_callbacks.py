@@ -104,13 +104,25 @@ class FitCallbacks:
             if fit.checkpoints is not None:
                 fit.checkpoints.membership = fit.membership
 
-        return [self._keras.callbacks.LambdaCallback(on_train_begin=begin)]
+        class Changing(self._keras.callbacks.Callback):  # type: ignore[name-defined]
+            def on_train_begin(self, logs: Any = None) -> None:
+                begin(logs)
+
+            def on_test_begin(self, logs: Any = None) -> None:
+                if fit.membership is not None:
+                    fit.membership.validates = True
+
+            def on_test_end(self, logs: Any = None) -> None:
+                if fit.membership is not None:
+                    fit.membership.validates = False
+
+        return [Changing()]
 
     def _membership(self, fit: FitInProgress, regrouping: Regrouping, state: Callable[..., Any]) -> Membership | None:
         context, access = self._context, self._access
         if fit.shares_epochs:
             return Membership(context.rank, regrouping, context.placement, state)
-        if fit.cutter is None or not access.repeats(fit.model):
+        if fit.cutter is None or not fit.validates_apart or not access.repeats(fit.model):
             return None
         parts = context.rank, regrouping, access, context.metric_sums, context.placement
         return RepeatedSteps(*parts, fit.model, state)

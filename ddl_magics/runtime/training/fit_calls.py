@@ -65,7 +65,8 @@ class FitCalls:
             if self._checkpoints.joins:
                 self._rehearse(original, model, arguments)
             checkpoints = self._checkpoints.begin_fit(arguments)
-            self._calls.fit = FitInProgress(model, checkpoints)
+            validates_apart = self._feed.is_read_apart(arguments.get("validation_data"))
+            self._calls.fit = FitInProgress(model, checkpoints, validates_apart=validates_apart)
             more = [*self._pass_generators_on(arguments), *progress]
             arguments["callbacks"] = self._callbacks.of_fit(
                 self._calls.fit, checkpoints, arguments.get("callbacks"), more
@@ -122,7 +123,10 @@ class FitCalls:
         def evaluate() -> Any:
             return self._call(Call("evaluate", of_fit and self._config.size > 1), original, model, arguments)
 
-        return fit.membership.evaluation(evaluate) if of_fit and fit is not None and fit.membership else evaluate()
+        if not of_fit or fit is None or fit.membership is None:
+            return evaluate()
+        callbacks = arguments.get("callbacks")
+        return fit.membership.evaluation(evaluate, lambda: callbacks.on_test_end({}) if callbacks else None)
 
     def predict(self, original: Callable[..., Any], model: Model, *args: Any, **kwargs: Any) -> Any:
         return self._call(Call("predict", False), original, model, self._arguments(original, model, args, kwargs))

@@ -25,7 +25,8 @@ class FitInProgress:
 
     sync: of ranks with updates of their own. validate: with a parameter server, runs a validation on the chief, for all
     workers. has_data: its training data is in use, so that further data is for validation. cuts_validation: this rank
-    has its part of each batch of a validation. cutter: makes this rank's part of a batch in the step. shares_epochs:
+    has its part of each batch of a validation. validates_apart: each rank reads the validation's data without a word to
+    the others. cutter: makes this rank's part of a batch in the step. shares_epochs:
     each epoch's batches are shared out among those who are there at its beginning. membership: where ranks come and go.
     batch: rows of a batch, 0 where these are unknown. shapes: of the parts of the first batch, where the dataset does
     not tell.
@@ -38,6 +39,7 @@ class FitInProgress:
     checks_finite: bool = True
     has_data: bool = False
     cuts_validation: bool = False
+    validates_apart: bool = True
     cutter: Cutter | None = None
     shares_epochs: bool = False
     membership: Membership | None = None

@@ -17,7 +17,10 @@ State = Any
 
 
 class Membership:
-    """That of one fit. state(counted): of the fit, for a rank that joins; counted: by the metrics, by state."""
+    """That of one fit. state(counted): of the fit, for a rank that joins; counted: by the metrics, by state.
+
+    validates: a validation has begun for the callbacks, and has not ended.
+    """
 
     def __init__(
         self,
@@ -27,6 +30,7 @@ class Membership:
         state: Callable[[Sequence[np.ndarray]], State],
     ) -> None:
         self._rank, self._regrouping, self._placement, self._state = rank, regrouping, placement, state
+        self.validates = False
 
     def begin(self, metrics: Sequence[np.ndarray]) -> None:
         """The fit begins. metrics: what its first epoch has counted before, or nothing."""
@@ -43,19 +47,31 @@ class Membership:
             self._welcome()
         self._placement.update()
 
-    def evaluation(self, call: Callable[[], Any]) -> Any:
-        """The result of `call`, the validation of an epoch, of the ranks that are there at its end."""
-        self._placement.update()
-        return self.until_complete(call, self._placement.update)
+    def evaluation(self, call: Callable[[], Any], end: Callable[[], Any]) -> Any:
+        """The result of `call`, the validation of an epoch, of the ranks that are there at its end.
 
-    def until_complete(self, call: Callable[[], Any], adapt: Callable[[], None] = lambda: None) -> Any:
+        end(): of one that has begun, for its callbacks, where it is made again.
+        """
+
+        def adapt() -> None:
+            if self.validates:
+                end()
+            self._placement.update()
+
+        self._placement.update()
+        return self.until_complete(call, adapt, as_whole=True)
+
+    def until_complete(
+        self, call: Callable[[], Any], adapt: Callable[[], None] = lambda: None, as_whole: bool = False
+    ) -> Any:
         """The result of `call`, which is made again when a rank was lost before it was complete.
 
-        adapt: is called when the ranks are others.
+        adapt: is called when the ranks are others. as_whole: only the last of its collectives completes it.
         """
         errors, regrouping = self._rank.errors, self._regrouping
         while True:
             changes, errors.regrouped = regrouping.changes, False
+            regrouping.whole_since = changes if as_whole else None
             try:
                 result = call()
             except Exception as error:
@@ -63,6 +79,8 @@ class Membership:
                     raise
                 adapt()
                 continue
+            finally:
+                regrouping.whole_since = None
             if regrouping.changes != changes:
                 adapt()
             return result

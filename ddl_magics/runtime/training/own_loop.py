@@ -243,7 +243,7 @@ class OwnLoop:
         self._buckets, self._models = None, []
         self._in_work = BatchesInWork(self._rank.config.size)
         self._rank.progress.training = False
-        if self._rank.config.is_chief:
+        if self._rank.peers.is_chief:
             self._rank.reporter.emit("fit_end", fit=self._rank.progress.fit, stopped=False)
 
     def _begin(self) -> StepBuckets:
@@ -253,7 +253,7 @@ class OwnLoop:
         rank.progress.begin_fit()
         self._buckets = buckets = StepBuckets(rank, self._rows)
         buckets.begin_step()
-        if rank.config.is_chief:
+        if rank.peers.is_chief:
             name = next((model.name for model in self._models + self._updated), "")
             fields = {"fit": rank.progress.fit, "model": name, "epochs": 0, "steps": None}
             rank.reporter.emit("fit", **fields, models=rank.config.models)

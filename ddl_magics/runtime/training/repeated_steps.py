@@ -39,12 +39,13 @@ class RepeatedSteps(Membership):
         super().__init__(rank, regrouping, placement, state)
         self._access, self._sums, self._model = access, metric_sums, model
         self._epoch, self._changes = -1, regrouping.changes
+        self._continues = False  # the first epoch has counted before
         self._totals: np.ndarray | None = None  # of the metrics' states, after the last step of this epoch
         self._own_values: list[np.ndarray] | None = None  # values of `_own_variables` then
 
     def begin(self, metrics: Sequence[np.ndarray]) -> None:
         super().begin(metrics)
-        self._epoch = self._rank.progress.epoch
+        self._epoch, self._continues = -1, bool(metrics)
         if metrics:
             self._totals = np.concatenate([array.reshape(-1) for array in metrics]).astype(np.float64)
         self._own_values = self._values()
@@ -52,7 +53,10 @@ class RepeatedSteps(Membership):
     def step(self, function: Callable[[Any], Any], iterator: Any) -> Any:
         """function(an iterator of one batch), until it is complete, on the next batch of `iterator`."""
         if self._rank.progress.epoch != self._epoch:
-            self._epoch, self._totals = self._rank.progress.epoch, None
+            self._epoch = self._rank.progress.epoch
+            if not self._continues:
+                self._totals = None
+            self._continues = False
             self._own_values = self._values()  # also what callbacks have set since the last step
         self._regrouping.catches_up = False
         if self._regrouping.joins:

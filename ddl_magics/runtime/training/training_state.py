@@ -74,8 +74,13 @@ class CallbackStates:
     def __init__(self, callbacks: Iterable[Any]) -> None:
         self._callbacks = list(callbacks)
         self._before = [_attributes(callback) for callback in self._callbacks]
+        self._at_begin = self._before
         self._restored: list[Any] = []
         self._held: list[tuple[Any, dict[str, Any]]] = []
+
+    def note_begin(self) -> None:
+        """The fit has begun: callbacks may have put back what an earlier fit had changed in them."""
+        self._at_begin = [_attributes(callback) for callback in self._callbacks]
 
     def take(self, most_bytes: int) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
         """([{"class", "attributes", "file"}], {name: array}).
@@ -84,10 +89,11 @@ class CallbackStates:
         """
         arrays: dict[str, np.ndarray] = {}
         states = []
-        for number, (callback, before) in enumerate(zip(self._callbacks, self._before)):
+        for number, callback in enumerate(self._callbacks):
             attributes = {}
             for name, value in _attributes(callback).items():
-                if name not in before or not _are_equal(before[name], value):
+                known = [values.get(name, _NOTHING) for values in (self._before[number], self._at_begin[number])]
+                if not all(_are_equal(value_then, value) for value_then in known):
                     attributes[name] = _encode(value, "callbacks/%d/%s" % (number, name), arrays)
             state: dict[str, Any] = {"class": type(callback).__name__, "attributes": attributes}
             if best_files.has_best(callback, attributes):
@@ -110,7 +116,11 @@ class CallbackStates:
                 continue
             attributes, content = dict(state["attributes"]), arrays.get(_file_key(number))
             has_best = best_files.has_best(callback, attributes)
-            if has_best and (content is None or not best_files.write(callback, state["file"], content)):
+            if (
+                has_best
+                and not best_files.is_stored_apart(callback)
+                and (content is None or not best_files.write(callback, state["file"], content))
+            ):
                 del attributes[best_files.BEST]
                 missing.append(callback.filepath)
             for name, value in attributes.items():
@@ -128,6 +138,10 @@ class CallbackStates:
             for name, value in attributes.items():
                 setattr(callback, name, value)
         self._held = []
+
+
+#: In place of the value of an attribute that was not there.
+_NOTHING = object()
 
 
 def _file_key(number: int) -> str:

@@ -144,6 +144,93 @@ def decommission(sc, executor):
     assert backend.decommissionExecutor(executor, reason, False, False)
 
 
+#: The chief dies while the second epoch of the second fit is validated. Who joins lets the others go on.
+OF_CALLBACKS = """
+import keras, numpy as np, os, time
+keras.config.set_floatx("float64")
+x = np.random.default_rng(0).normal(size=(200, 8))
+y = np.sin(x[:, :2])
+class Scaled(keras.layers.Layer):
+    def build(self, shape):
+        self.scale = self.add_weight(shape=(), initializer="ones", trainable=False)
+    def call(self, inputs):
+        return inputs * self.scale
+class Changes(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        scale = model.layers[0].scale
+        scale.assign(scale * 0.9)
+        self.epoch = epoch
+        if ddl.rank > 1:
+            open(HURRY, "w").close()
+    def on_train_batch_begin(self, batch, logs=None):
+        if ddl.size > 1 and self.epoch > 1 and not os.path.exists(HURRY):
+            time.sleep(0.4)
+    def on_test_begin(self, logs=None):
+        self.trained = model.get_weights()
+        model.set_weights([0.5 * each for each in self.trained])
+    def on_test_batch_end(self, batch, logs=None):
+        if ddl.size > 1 and ddl.rank == 0 and self.epoch == 1 and calls == 2:
+            os.kill(os.getpid(), 9)
+    def on_test_end(self, logs=None):
+        model.set_weights(self.trained)
+model = keras.Sequential([keras.Input((8,)), Scaled(), keras.layers.Dense(2)])
+model.compile(keras.optimizers.SGD(0.01), "mse")
+plateau = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=3, min_delta=10.0)
+histories = []
+how = {"batch_size": 20, "validation_data": (x, y), "verbose": 0}
+for calls in (1, 2):
+    fit = model.fit(x, y, epochs=4 * calls, callbacks=[Changes(), plateau], **how)
+    histories.append(fit.history)
+for _ in range(3):
+    model.train_on_batch(x, y)
+histories
+"""
+
+
+def test_callbacks_that_change_the_model_do_so_once(rank_pool, tmp_path):
+    source = OF_CALLBACKS.replace("HURRY", repr(str(tmp_path / "hurry")))
+    one = launch.finished(rank_pool(1), source, workers=1)
+    ended = launch.finished(rank_pool(2), source, workers=2, min_workers=1)
+    assert members(ended) == [[0, 1], [1], [1, 2]]
+    assert {event["attempt"] for event in ended.of_kind("epoch")} == {1}
+    for mine, theirs in zip(ended.result, one.result, strict=True):
+        for name in theirs:
+            np.testing.assert_allclose(mine[name], theirs[name], rtol=1e-9, err_msg=name)
+    for mine, theirs in zip(launch.weights(ended.run), launch.weights(one.run), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-9)
+    assert {event["fit"] for event in ended.of_kind("fit")} == {0, 1, 2}, "the loop is told by the chief of then"
+
+
+OF_PY_DATASET = """
+import keras, numpy as np, os, time
+x = np.random.default_rng(0).normal(size=(64, 4)).astype("float32")
+class Batches(keras.utils.PyDataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        rows = slice(16 * index, 16 * index + 16)
+        return x[rows], x[rows].sum(1)
+class Slow(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        time.sleep(0.05)
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(x, x.sum(1), batch_size=16, epochs=1, verbose=0)
+model.fit(DATA, epochs=30, callbacks=[Slow()], verbose=0)
+"""
+VALIDATED = "x, x.sum(1), batch_size=16, validation_data=Batches()"
+
+
+@pytest.mark.parametrize("data", ["Batches()", pytest.param(VALIDATED, marks=pytest.mark.slow)])
+def test_where_ranks_compare_what_python_reads_all_restart(rank_pool, data):
+    """And those that come have nobody to compare with."""
+    run = launch.start(rank_pool(2), OF_PY_DATASET.replace("DATA", data), workers=2, min_workers=1)
+    launch.kill_in_epoch(run, 1, 1)
+    ended = run.finished(BOUND_SECONDS)
+    assert {event["attempt"] for event in ended.of_kind("epoch")} == {1, 2}
+    assert len(ended.history["loss"]) == 30
+
+
 def test_fewer_than_the_least_number_restart(rank_pool, one):
     run = launch.start(rank_pool(2), cell(), workers=2, min_workers=2)
     launch.kill_in_epoch(run, 1, 1)

@@ -146,6 +146,7 @@ def test_a_rank_that_joins_before_the_first_step_has_the_epoch_begun_once():
     access.fast_forward = lambda *_, over: not over
     of_rank = SimpleNamespace(rank=rank, access=access, metric_sums=None, sender=None)
     counts, model = Counts(), SimpleNamespace(optimizer=SimpleNamespace(learning_rate=0.1))
+    model.non_trainable_variables = []
     about = {"class": "Counts", "attributes": {"epochs": 3}}
     position = {"fit": 0, "epoch": 2, "step": 0, "complete": False, "steps": 6, "count": 12}
     metadata = {**position, "callbacks": [about], "model": "m", "rates": [0.1, 0.08], "data_epochs": [4, 7]}
@@ -160,6 +161,28 @@ def test_a_rank_that_joins_before_the_first_step_has_the_epoch_begun_once():
         fit.before.on_epoch_begin(epoch)
         assert (counts.epochs, model.optimizer.learning_rate, epochs.next) == expected
         epochs.begin()  # the epoch
+
+
+class Waits:
+    """As EarlyStopping and ReduceLROnPlateau: a fit begins with 0."""
+
+    def __init__(self):
+        self.wait = 0
+
+
+@pytest.mark.parametrize("wait", [0, 1, 2])
+def test_what_a_callback_has_at_a_fits_begin_is_known_from_there(wait):
+    """Also where it has again what an earlier fit had left."""
+    callback, again = Waits(), Waits()
+    callback.wait = 1
+    states = CallbackStates([callback])
+    callback.wait = 0
+    states.note_begin()
+    callback.wait = wait
+    taken = states.take(0)
+    again.wait = 0
+    CallbackStates([again]).restore(*taken)
+    assert again.wait == wait
 
 
 class Best:
@@ -186,3 +209,10 @@ def test_a_best_file_that_a_checkpoint_cannot_have_is_told_and_its_path_is_the_c
         assert not Path(path).exists()
     assert CallbackStates([again]).restore(taken, arrays) == [] and again.best == 0.5
     assert (tmp_path / "at-3.keras").read_bytes() == b"model"
+
+
+def test_what_is_best_is_remembered_where_its_file_is_on_a_storage():
+    callback, again = Best("s3://models/best.keras"), Best("s3://models/best.keras")
+    states = CallbackStates([callback])
+    callback.best = 0.5
+    assert CallbackStates([again]).restore(*states.take(100)) == [] and again.best == 0.5
