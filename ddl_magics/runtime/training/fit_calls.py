@@ -101,6 +101,7 @@ class FitCalls:
         if fit.membership is not None:
             fit.membership.end()
         self._calls.fit = None
+        self._access.release_data()  # the others would wait for it once this rank has joined
 
     def _pass_generators_on(self, arguments: dict[str, Any]) -> list[Any]:
         """Have a fit lose no batch of a generator. Returns callbacks for that."""

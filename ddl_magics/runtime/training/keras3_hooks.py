@@ -310,6 +310,9 @@ class Keras3Hooks(KerasHooks):
     def begin_at(self, model: Model, epoch: int | None) -> None:
         model._initial_epoch = epoch
 
+    def release_data(self) -> None:
+        self._train_data = None
+
     def fast_forward(
         self, first_epoch: int, epochs: int, steps: int | None, step: int, arguments: Mapping[str, Any], over: bool
     ) -> bool:

@@ -90,6 +90,10 @@ class KerasAccess(abc.ABC):
         """Have the fit in progress, which is about to begin, begin with this epoch; None: with the one of its call."""
 
     @abc.abstractmethod
+    def release_data(self) -> None:
+        """After a fit: free its iterator over the data, which may take seconds."""
+
+    @abc.abstractmethod
     def fast_forward(
         self, first_epoch: int, epochs: int, steps: int | None, step: int, arguments: Mapping[str, Any], over: bool
     ) -> bool:
