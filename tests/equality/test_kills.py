@@ -43,12 +43,12 @@ _keras.Model.fit = _fit_with_kills
 """
 
 
-#: Of a hundred schedules, those that run each time; the rest with `make test-slow`.
-ALWAYS = 3
+#: Of a hundred schedules, those that run each time; the rest with `make test-slow`. In 62 the first step is repeated.
+ALWAYS = (0, 1, 2, 62)
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=[pytest.mark.slow] * (seed >= ALWAYS)) for seed in range(100)]
+    "seed", [pytest.param(seed, marks=[pytest.mark.slow] * (seed not in ALWAYS)) for seed in range(100)]
 )
 def test_random_kills(rank_pool, reference, seed):
     names = [REPEATED[seed % len(REPEATED)]]

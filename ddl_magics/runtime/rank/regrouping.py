@@ -80,8 +80,8 @@ class Regrouping:
     def complete(self, peers: Peers, make: Callable[[], Results], repeats: bool) -> Results:
         """The result of `make`, which calls collectives, or that of a rank that has it.
 
-        repeats: where no rank has it, call `make` again; otherwise `Regrouped` is raised. So it is in what is made again
-        as a whole.
+        repeats: where no rank has it, call `make` again; otherwise, and in what is made again as a whole, raise
+        `Regrouped`.
         """
         while True:
             if self.whole_since not in (None, self.changes):

@@ -32,8 +32,11 @@ class ShardedOptimizers:
         return self._updates.get(id(optimizer))
 
     def built(self, optimizer: Optimizer, variables: Sequence[Variable]) -> ShardedUpdate | None:
-        """As `of`, of an optimizer that is about to update `variables`, and is built if it is not."""
-        if "build" in vars(optimizer):
+        """As `of`, of an optimizer that is about to update `variables`, and is built if it is not.
+
+        Where ranks come and go, a step may end before the graph has given a variable that it makes its first value.
+        """
+        if "build" in vars(optimizer) or (self._context.rank.peers.regrouping is not None and not optimizer.built):
             with tf.init_scope():
                 optimizer.build(list(variables))
         return self.of(optimizer)
