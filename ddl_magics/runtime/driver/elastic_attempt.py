@@ -84,8 +84,8 @@ class ElasticAttempt(Attempt):
         record = self._record
         if not self._has_begun or self._over or self._cleared or record.stop_asked_at is not None:
             return False
-        there = self._channels.keys() - record.ends.keys() - record.lost.keys() - self._leaving
-        return rank in there and (rank not in self._group.members or self._can_lose(rank))
+        running = self._channels.keys() - record.ends.keys() - record.lost.keys() - self._leaving
+        return rank in running and (rank not in self._group.members or self._can_lose(rank))
 
     def _can_lose(self, rank: int) -> bool:
         """Whether the others can train on without it, and another one will join them."""

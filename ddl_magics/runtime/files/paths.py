@@ -308,9 +308,9 @@ def _set_hook(owner: Any, name: str, plain: Any, hooked: Any) -> None:
     setattr(owner, name, hooked)
 
 
-def _is_newer(path: str, other: str) -> bool:
+def _is_newer(path: str, other_path: str) -> bool:
     """Whether there is a file at `path` that was written after the other one."""
-    return os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(other)
+    return os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(other_path)
 
 
 def _is_below_any(path: str, folders: Iterable[str]) -> bool:

@@ -261,7 +261,7 @@ class FitCheckpoints:
         self._arrays = {name: array for name, array in self._arrays.items() if name.startswith(_METRICS)}
         if self._within_epoch:
             self._callbacks.hold()
-            self._held_values = [(each, np.array(array_of(each))) for each in model.non_trainable_variables]
+            self._held_values = [(variable, np.array(array_of(variable))) for variable in model.non_trainable_variables]
         if not self._rejoins:  # also in a fit that is over: the next one may go on with its data
             epochs = self._metadata["epoch"] - self._first_epoch
             steps, step = self._metadata["steps"], self._metadata["step"]

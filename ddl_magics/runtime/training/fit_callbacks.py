@@ -96,17 +96,16 @@ class FitCallbacks:
         if regrouping is None:
             return []
 
-        def begin(_: Any) -> None:
-            context.placement.update()
-            fit.membership = self._membership(fit, regrouping, state)
-            if fit.membership is not None:
-                fit.membership.begin(counted)
-            if fit.checkpoints is not None:
-                fit.checkpoints.membership = fit.membership
+        make_membership = functools.partial(self._membership, fit, regrouping, state)
 
         class Changing(self._keras.callbacks.Callback):  # type: ignore[name-defined]
             def on_train_begin(self, logs: Any = None) -> None:
-                begin(logs)
+                context.placement.update()
+                fit.membership = make_membership()
+                if fit.membership is not None:
+                    fit.membership.begin(counted)
+                if fit.checkpoints is not None:
+                    fit.checkpoints.membership = fit.membership
 
             def on_test_begin(self, logs: Any = None) -> None:
                 if fit.membership is not None:

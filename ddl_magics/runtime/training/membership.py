@@ -47,15 +47,15 @@ class Membership:
             self._welcome()
         self._placement.update()
 
-    def evaluation(self, call: Callable[[], Any], end: Callable[[], Any]) -> Any:
+    def evaluation(self, call: Callable[[], Any], end_callbacks: Callable[[], Any]) -> Any:
         """The result of `call`, the validation of an epoch, of the ranks that are there at its end.
 
-        end(): of one that has begun, for its callbacks, where it is made again.
+        end_callbacks(): ends it for callbacks for which it has begun, before it is made again.
         """
 
         def adapt() -> None:
             if self.validates:
-                end()
+                end_callbacks()
             self._placement.update()
 
         self._placement.update()

@@ -92,8 +92,10 @@ class CallbackStates:
         for number, callback in enumerate(self._callbacks):
             attributes = {}
             for name, value in _attributes(callback).items():
-                known = [values.get(name, _NOTHING) for values in (self._before[number], self._at_begin[number])]
-                if not all(_are_equal(value_then, value) for value_then in known):
+                earlier_values = [
+                    values.get(name, _NO_VALUE) for values in (self._before[number], self._at_begin[number])
+                ]
+                if not all(_are_equal(value_then, value) for value_then in earlier_values):
                     attributes[name] = _encode(value, "callbacks/%d/%s" % (number, name), arrays)
             state: dict[str, Any] = {"class": type(callback).__name__, "attributes": attributes}
             if best_files.has_best(callback, attributes):
@@ -141,7 +143,7 @@ class CallbackStates:
 
 
 #: In place of the value of an attribute that was not there.
-_NOTHING = object()
+_NO_VALUE = object()
 
 
 def _file_key(number: int) -> str:
