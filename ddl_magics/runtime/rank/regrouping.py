@@ -11,9 +11,10 @@ it again, without the lost one.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import queue
-from typing import Any, Callable, Protocol, Sequence
+from typing import Any, Callable, Iterator, Protocol, Sequence
 
 import numpy as np
 
@@ -62,8 +63,7 @@ class Regrouping:
     is_asked: the driver says that a rank wants to join; joins: all ranks know it. has_joined: this one trains with the
     others; if not, it is to join in the fit of the number `joins_in`. catches_up: it has joined and is not yet where
     they are: collectives of the cell, which they have made before, are of its own value. has_newcomers: the group has
-    ranks that do not train yet. waiting: for the next group. whole_since: what is in progress is made again as a whole
-    if `changes` is not this number any more; None where each result is made again by itself.
+    ranks that do not train yet. waiting: for the next group.
     """
 
     def __init__(self, config: RankConfig, channel: wire.Channel, inbox: queue.SimpleQueue[tuple[int, Any]]) -> None:
@@ -73,7 +73,7 @@ class Regrouping:
         self.has_joined, self.joins_in = True, 0
         self.catches_up = False
         self.count = self.changes = 0
-        self.whole_since: int | None = None
+        self._whole_since: int | None = None  # `changes`, where what is in progress is made again as a whole
         self.members: list[int] = list(range(config.workers))  # by position: the numbers of ranks
         self._last_result: Results = ()
 
@@ -84,13 +84,13 @@ class Regrouping:
         `Regrouped`.
         """
         while True:
-            if self.whole_since not in (None, self.changes):
+            if self._whole_since not in (None, self.changes):
                 raise Regrouped()
             try:
                 result = make()
             except PeerLost as lost:
                 received_result = self.regroup(peers, lost)
-                if received_result is None and repeats and self.whole_since is None:
+                if received_result is None and repeats and self._whole_since is None:
                     continue
                 if received_result is None:
                     raise Regrouped() from lost
@@ -98,6 +98,15 @@ class Regrouping:
             self.count += 1
             self._last_result = result
             return result
+
+    @contextlib.contextmanager
+    def made_as_whole(self) -> Iterator[None]:
+        """In it, `complete` raises `Regrouped` once the ranks are others than at its begin, and none has the result."""
+        self._whole_since = self.changes
+        try:
+            yield
+        finally:
+            self._whole_since = None
 
     def regroup(self, peers: Peers, lost: PeerLost | None = None, welcomes: int | None = None) -> Results | None:
         """Connect to the ranks of the next group. The result that others have and this rank has not, or None.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any, Callable, Sequence
 
@@ -71,16 +72,14 @@ class Membership:
         errors, regrouping = self._rank.errors, self._regrouping
         while True:
             changes, errors.regrouped = regrouping.changes, False
-            regrouping.whole_since = changes if as_whole else None
             try:
-                result = call()
+                with regrouping.made_as_whole() if as_whole else contextlib.nullcontext():
+                    result = call()
             except Exception as error:
                 if not errors.regrouped and not isinstance(error, Regrouped):
                     raise
                 adapt()
                 continue
-            finally:
-                regrouping.whole_since = None
             if regrouping.changes != changes:
                 adapt()
             return result
