@@ -34,3 +34,9 @@ def assert_changed(events):
     groups = [event["members"] for event in events if event["kind"] == "group"]
     assert groups == [[0, 1], [0], [0, 2]]
     assert {event["attempt"] for event in events if event["kind"] == "epoch"} == {1}
+
+
+def assert_changed_in(notebook, run):
+    """The same of a run's variable in a notebook."""
+    told = "{name: e[name] for name in ('kind', 'members', 'attempt') if name in e}"
+    assert_changed(notebook.value(f"[{told} for e in {run}.events if e['kind'] in ('group', 'epoch')]"))

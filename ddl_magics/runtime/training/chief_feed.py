@@ -66,15 +66,23 @@ class ChiefFeed:
 
     def is_read_apart(self, data: Any) -> bool:
         """Whether each rank reads this data, of a validation or None, for itself and without a word to the others."""
-        if (self._config.spec.feed or AUTO) == EACH or data is None or isinstance(data, (tuple, list)):
+        if self._is_left_to_ranks or data is None or isinstance(data, (tuple, list)):
             return True
-        is_dataset = isinstance(data, tf.data.Dataset)
-        return is_dataset and ("ddl.rank" in self._config.spec.cell or not (drawing(data) or runs_python(data)))
+        return isinstance(data, tf.data.Dataset) and not (drawing(data) or runs_python(data))
 
     @property
     def compares(self) -> bool:
         """Whether the ranks are to compare the batches that Keras has read of the next dataset."""
-        return self._peeked is not None
+        return self._peeked is not None and not self._is_left_to_ranks
+
+    @property
+    def _choice(self) -> str:
+        return self._config.spec.feed or AUTO
+
+    @property
+    def _is_left_to_ranks(self) -> bool:
+        """Whether each rank reads for itself, whatever the data are."""
+        return self._choice == EACH or (self._choice == AUTO and "ddl.rank" in self._config.spec.cell)
 
     def shares(self, dataset: Dataset, of_arrays: bool = False) -> ChiefShares | None:
         """This rank's shares of what rank 0 reads; None where each rank reads `dataset` for itself.
@@ -82,12 +90,11 @@ class ChiefFeed:
         of_arrays: Keras has made it of arrays.
         """
         peeked, self._peeked = self._peeked, None
-        choice = self._config.spec.feed or AUTO
-        if choice == EACH or not Elements.can_pack(dataset.element_spec):
+        if self._is_left_to_ranks or not Elements.can_pack(dataset.element_spec):
             return None
-        if choice == CHIEF:
+        if self._choice == CHIEF:
             return self._of_chief(dataset, _ASKED)
-        if of_arrays or "ddl.rank" in self._config.spec.cell:
+        if of_arrays:
             return None
         if peeked is not None:
             return self._of_chief(dataset, _DIFFERENT) if self._differ(digest(peeked)) else None
